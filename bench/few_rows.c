@@ -33,7 +33,7 @@ static double median_us(ls_model *model, const void *rows, uint32_t n, float *ou
     int count = 0;
     for (double begun = now(); count < LEAST || (now() - begun < 0.1 && count < MOST);) {
         const double at = now();
-        if (ls_model_predict(model, rows, LS_ROW_U8, n, LS_OUTPUT_PROBABILITIES, out, capacity,
+        if (ls_model_predict(model, rows, LS_ROW_U8, n, LS_OUTPUT_PREDICTION, out, capacity,
                              &err) != LS_OK) {
             fprintf(stderr, "bench_rows: %s\n", err.text);
             exit(1);

@@ -63,7 +63,7 @@ static void *ask(void *arg)
     crew *c = m->crew;
     ls_error err;
     while (!atomic_load_explicit(&c->stop, memory_order_relaxed)) {
-        if (ls_model_predict(c->model, c->row, LS_ROW_U8, 1, LS_OUTPUT_PROBABILITIES,
+        if (ls_model_predict(c->model, c->row, LS_ROW_U8, 1, LS_OUTPUT_PREDICTION,
                              c->outputs + m->index * c->width, c->width, &err) != LS_OK)
             die(err.text);
         atomic_fetch_add_explicit(&c->done, 1, memory_order_relaxed);
@@ -102,7 +102,7 @@ static double first(const char *path, const void *row, float *outputs, size_t wi
     ls_error err;
     const double begin = now(CLOCK_MONOTONIC);
     if (ls_model_open(&model, path, NULL, &err) != LS_OK ||
-        ls_model_predict(model, row, LS_ROW_U8, 1, LS_OUTPUT_PROBABILITIES, outputs, width, &err) !=
+        ls_model_predict(model, row, LS_ROW_U8, 1, LS_OUTPUT_PREDICTION, outputs, width, &err) !=
             LS_OK)
         die(err.text);
     const double ms = 1e3 * (now(CLOCK_MONOTONIC) - begin);

@@ -379,7 +379,7 @@ int open_lanes_of(cell *c, int inbox, int pinned, ls_error *err)
         .workers = lane_of(c, c->desc.workers - 1) + 1,
         .inbox = inbox,
         .cpus_per_worker = pinned,
-        .pinned = pinned,
+        .pinning = pinned ? LS_PINNING_ON : LS_PINNING_OFF,
         .name = "lane",
     };
     if (status == LS_OK)

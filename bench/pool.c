@@ -43,8 +43,10 @@ static int nothing(const ls_worker *w, void *arg, ls_error *err)
 
 static int open_lockstep(int pinned)
 {
-    ls_pool_options o = {
-        .size = sizeof o, .workers = workers, .caller_works = workers > 1, .pinned = pinned};
+    ls_pool_options o = {.size = sizeof o,
+                         .workers = workers,
+                         .caller_works = workers > 1,
+                         .pinning = pinned ? LS_PINNING_ON : LS_PINNING_OFF};
     return ls_pool_create(&lockstep, &o, NULL);
 }
 

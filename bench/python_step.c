@@ -71,7 +71,7 @@ int main(int argc, char **argv)
     int status = ls_trainer_open(&trainer, &options, &err);
     while (status == LS_OK && wait_for_line())
         status = round_of(trainer, (uint32_t)strtoul(argv[2], NULL, 10), atoi(argv[3]), &err);
-    ls_trainer_close(trainer);
+    ls_trainer_close(trainer, NULL);
     if (status)
         fprintf(stderr, "bench_python_step: %s\n", err.text);
     return status != LS_OK;

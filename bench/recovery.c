@@ -91,7 +91,7 @@ static int run(const char *config, arguments *a)
         saved = result->saved;
         if (result->saved)
             printf("saved %s\n", result->checkpoint);
-        ls_trainer_close(trainer);
+        ls_trainer_close(trainer, NULL);
     }
     if (status)
         fprintf(stderr, "bench_recovery: %s\n", err.text);

@@ -18,7 +18,7 @@
 #include <sys/resource.h>
 
 /* Returns the counts of the teams of all workers. */
-static ls_team_counts counts_of(const ls_trainer *t)
+static ls_team_counts counts_of(ls_trainer *t)
 {
     ls_team_counts sum = {0};
     for (int w = 0; w < ls_engine_workers(t->engine); w++) {
@@ -30,7 +30,7 @@ static ls_team_counts counts_of(const ls_trainer *t)
     return sum;
 }
 
-static void print_counts(const ls_trainer *t)
+static void print_counts(ls_trainer *t)
 {
     const ls_summary *s = ls_trainer_summary(t);
     const ls_team_counts counts = counts_of(t);
@@ -71,6 +71,6 @@ int main(int argc, char **argv)
         print_counts(trainer);
     else
         fprintf(stderr, "bench_team: %s\n", err.text);
-    ls_trainer_close(trainer);
+    ls_trainer_close(trainer, NULL);
     return status == LS_OK ? 0 : 1;
 }

@@ -140,7 +140,7 @@ int main(int argc, char **argv)
     int status = open_trainer(&r, &o, set, steps, &err);
     if (status == LS_OK)
         status = wait_for_line() ? ls_trainer_run(r.trainer, &err) : LS_EINTERRUPTED;
-    ls_trainer_close(r.trainer);
+    ls_trainer_close(r.trainer, NULL);
     if (status != LS_EINTERRUPTED)
         fprintf(stderr, "trainer_rounds: %s\n", err.text);
     return status == LS_EINTERRUPTED ? 0 : 1;

@@ -45,7 +45,7 @@ try {
     auto train = [&options] {
         lockstep::trainer trainer(options);
         trainer.run();
-        std::printf("accuracy %.2f\n", trainer.result().test_accuracy);
+        std::printf("accuracy %.2f\n", trainer.result().metric_value);
         return trainer.model();
     };
     const lockstep::model model = train();

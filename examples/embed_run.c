@@ -16,7 +16,7 @@ static void on_progress(void *user, const ls_progress *p)
     FILE *out = user;
     if (p->epoch_done && p->evaluated)
         fprintf(out, "epoch %d of %d: loss %.3f, test %s %.2f\n", p->epoch, p->epochs, p->loss,
-                p->metric, p->test_metric);
+                p->metric, p->metric_value);
 }
 
 int main(void)
@@ -35,6 +35,9 @@ int main(void)
                ls_trainer_result(trainer)->devices);
     else
         fprintf(stderr, "embed_run: %s\n", err.text);
-    ls_trainer_close(trainer);
+    if (ls_trainer_close(trainer, &err) != LS_OK) {
+        fprintf(stderr, "embed_run: %s\n", err.text);
+        return 1;
+    }
     return status != LS_OK;
 }

@@ -82,7 +82,7 @@ int main(int argc, char **argv)
             draw(&seed, images + i * PIXELS, &labels[i]);
         status = ls_trainer_step(trainer, &rows, NULL, &err);
         if (status == LS_OK && step % 100 == 0)
-            if ((status = ls_trainer_model(trainer, &model, &err)) == LS_OK &&
+            if ((status = ls_trainer_model(&model, trainer, &err)) == LS_OK &&
                 pthread_create(&reader, NULL, predict, model) == 0)
                 pthread_join(reader, NULL); /* a service can go on training instead of waiting */
     }
@@ -90,6 +90,6 @@ int main(int argc, char **argv)
         status = ls_trainer_save(trainer, argv[1], &err);
     if (status != LS_OK)
         fprintf(stderr, "embed_trainer: %s\n", err.text);
-    ls_trainer_close(trainer);
+    ls_trainer_close(trainer, NULL);
     return status == LS_OK ? 0 : 1;
 }

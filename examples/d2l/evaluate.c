@@ -50,11 +50,11 @@ static outcome train_and_evaluate(const char *devices, int argc, char **argv)
     demo_check(ls_trainer_open(&trainer, &options, &err), &err);
     demo_check(ls_trainer_run(trainer, &err), &err);
     const ls_result *r = ls_trainer_result(trainer);
-    outcome out = {r->test_loss, r->test_accuracy, ""};
+    outcome out = {r->test_loss, r->metric_value, ""};
     memcpy(out.weights, r->weights_sha256, sizeof out.weights);
     printf("test acc %.4f, test loss %.4f on %s (%s)\n", out.accuracy, out.loss, r->devices,
            ls_trainer_summary(trainer)->synthetic ? "synthetic data" : "real data");
-    ls_trainer_close(trainer);
+    ls_trainer_close(trainer, NULL);
     return out;
 }
 

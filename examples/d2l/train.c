@@ -17,7 +17,7 @@ static void on_progress(void *user, const ls_progress *p)
 {
     (void)user;
     if (p->epoch_done && p->evaluated)
-        printf("epoch %d, test acc %.2f\n", p->epoch, p->test_accuracy);
+        printf("epoch %d, test acc %.2f\n", p->epoch, p->metric_value);
     fflush(stdout);
 }
 
@@ -41,9 +41,9 @@ static void train(const char *const *settings, int count)
     puts(ls_trainer_summary(trainer)->data);
     demo_check(ls_trainer_run(trainer, &err), &err);
     const ls_result *result = ls_trainer_result(trainer);
-    printf("test acc: %.2f, %.1f sec/epoch on %s\n", result->test_accuracy,
+    printf("test acc: %.2f, %.1f sec/epoch on %s\n", result->metric_value,
            result->seconds_per_epoch, result->devices);
-    ls_trainer_close(trainer);
+    ls_trainer_close(trainer, NULL);
 }
 
 int main(int argc, char **argv)

@@ -185,7 +185,7 @@ static int save(learner *l, ls_error *err)
 static int show(learner *l, ls_error *err)
 {
     ls_model *fresh, *old;
-    const int status = ls_trainer_model(l->trainer, &fresh, err);
+    const int status = ls_trainer_model(&fresh, l->trainer, err);
     if (status)
         return status;
     pthread_mutex_lock(&l->lock);
@@ -300,7 +300,7 @@ static void *learn(void *arg)
     if (status == LS_OK && save_status)
         l->why = saving;
     pthread_mutex_unlock(&l->lock);
-    ls_trainer_close(l->trainer);
+    ls_trainer_close(l->trainer, NULL);
     l->trainer = NULL;
     return NULL;
 }
@@ -310,7 +310,7 @@ static void *learn(void *arg)
 static void destroy(learner *l)
 {
     ls_model_release(l->shown);
-    ls_trainer_close(l->trainer);
+    ls_trainer_close(l->trainer, NULL);
     pthread_cond_destroy(&l->changed);
     pthread_mutex_destroy(&l->lock);
     if (l->lock_file >= 0)

@@ -25,15 +25,12 @@ static int take_fields(room *r, const cJSON *object, ls_error *err)
     size_t n = 0;
     cJSON_ArrayForEach(item, object)
     {
-        ls_field f = {.size = sizeof f,
-                      .column = item->string,
-                      .text = cJSON_GetStringValue(item),
-                      .number = NAN};
-        if (cJSON_IsNumber(item))
-            f.number = item->valuedouble;
-        else if (cJSON_IsBool(item))
+        ls_field f = {.column = item->string, .text = cJSON_GetStringValue(item)};
+        f.number = cJSON_IsNumber(item) ? item->valuedouble : 0;
+        if (cJSON_IsBool(item))
             f.text = cJSON_IsTrue(item) ? "true" : "false";
-        else if (!f.text && !cJSON_IsNull(item)) {
+        f.kind = f.text ? LS_FIELD_TEXT : cJSON_IsNumber(item) ? LS_FIELD_NUMBER : LS_FIELD_MISSING;
+        if (f.kind == LS_FIELD_MISSING && !cJSON_IsNull(item)) {
             fail(err, LS_EDATA, "column \"%.60s\": expected a number, a text, true, false or null",
                  item->string);
             return -1;
@@ -60,11 +57,11 @@ static int predict_row(room *r, const cJSON *object, ls_error *err)
     if (n < 0)
         return err->status;
     const size_t outputs = (size_t)r->info.outputs;
-    int status = ls_model_row(r->model, r->fields, (size_t)n, r->row, r->values, err);
+    int status =
+        ls_model_row(r->model, r->fields, (size_t)n, sizeof(ls_field), r->row, r->values, err);
     if (status == LS_OK)
-        status =
-            ls_model_predict(r->model, r->row, LS_ROW_F64, 1,
-                             LS_OUTPUT_PROBABILITIES | LS_OUTPUT_F64, r->outputs, outputs, err);
+        status = ls_model_predict(r->model, r->row, LS_ROW_F64, 1,
+                                  LS_OUTPUT_PREDICTION | LS_OUTPUT_F64, r->outputs, outputs, err);
     for (size_t i = 0; i < outputs && status == LS_OK; i++)
         if (!isfinite(r->outputs[i])) /* JSON has no infinity and no NaN */
             status = fail(err, LS_EDATA, "no training row has a value that this row has");

@@ -28,7 +28,7 @@ typedef struct ls_transport ls_transport;
  * the *first* and has the number 0. The first waits for the other members, which are numbered in
  * the order of their addresses.
  *
- *     the first      .listen = ":7070"            or an address of this host before the port
+ *     the first      .listen = ":7070"            or an address of this machine before the port
  *     the others     .meet = "10.0.0.1:7070"      any address that leads to the first; also the
  *                                                 address of a gateway that forwards to it
  *
@@ -38,8 +38,8 @@ typedef struct ls_transport ls_transport;
  * and `timeout` limits the time until a member answers, and the time from the first failed
  * admission on. Members that train by ls_trainer_step admit no process.
  *
- * If no member sets `listen`, all members set the same `meet`, and the member whose host has this
- * address is the first. The first tells every member the addresses of the other members. If a
+ * If no member sets `listen`, all members set the same `meet`, and the member whose machine has
+ * this address is the first. The first tells every member the addresses of the other members. If a
  * member sets `advertise`, that is its address. Otherwise it has two addresses, and the other
  * members try both: the source address of its connection to the first, and the address that the
  * member itself reports. (They differ if a gateway has replaced the source address.)
@@ -63,10 +63,10 @@ typedef struct ls_tcp_place {
     int members;         /* total number of members, this one included */
     ls_timeout timeout;  /* longest time that ls_trainer_open waits for the other members; 0: the
                           * default, 600 s */
-    /* Address on which this member listens, "HOST:PORT"; or ":PORT" for all addresses of this host.
-     * A member that sets `meet` as well is not the first; its port may be 0, and the system then
-     * chooses a port. NULL: the member whose host has the address `meet` listens there; every other
-     * member listens on a port that the system chooses. */
+    /* Address on which this member listens, "HOST:PORT"; or ":PORT" for all addresses of this
+     * machine. A member that sets `meet` as well is not the first; its port may be 0, and the
+     * system then chooses a port. NULL: the member whose machine has the address `meet` listens
+     * there; every other member listens on a port that the system chooses. */
     const char *listen;
     /* Address at which the others reach this member, "HOST" or "HOST:PORT"; only for members with
      * `meet`. NULL: one of the two addresses described above. */

@@ -43,7 +43,8 @@ typedef struct ls_collective_options {
      * bits of the result depend only on the input values and on which rank passed which array.
      * NULL: "ordered". */
     const char *algorithm;
-    ls_timeout timeout;  /* longest wait for other ranks in one call; 0: the default, LS_FOREVER */
+    ls_timeout timeout;  /* longest wait for other ranks in one call; 0: the default, which is
+                          * LS_FOREVER */
     const ls_host *host; /* allocator and log (host.h); outlives the group; NULL: malloc, no log */
 } ls_collective_options;
 

@@ -10,11 +10,11 @@
  *     ls_trainer_options o = {..., .sources = sources, .source_count = 1};
  *     // config: "data": {"name": "letters"}
  *
- * A row is [channels][height][width], bytes (0 … 255) or floats. The *target* of a row is what the
- * model learns to predict for it: a class (an int32_t from 0 to `classes` − 1), or a vector of
- * floats (the field `targets` says how many). Values and targets are in their own units: the
- * config's keys data.mean, data.std and data.standardize say how the values of a row are scaled,
- * and with the losses mse, mae, huber and quantile the network learns scaled targets
+ * A row is [channels][height][width], bytes (0 … 255), floats or doubles. The *target* of a row is
+ * what the model learns to predict for it: a class (an int32_t from 0 to `classes` − 1), or a
+ * vector of floats (the field `target_count` says how many). Values and targets are in their own
+ * units: the config's keys data.mean, data.std and data.standardize say how the values of a row are
+ * scaled, and with the losses mse, mae, huber and quantile the network learns scaled targets
  * (data.standardize_target).
  *
  * *Resident* data (the default) is read once, while the trainer is opened. *Streamed* training data
@@ -49,7 +49,8 @@ typedef struct ls_data_source {
     int channels, height, width; /* shape of a row */
     int classes;                 /* number of classes, ≥ 2; 0: the targets are floats */
     /* Number of training rows, which one epoch visits once each. 0 is allowed if `streamed` is set:
-     * the program then trains with ls_trainer_step only, and there are no epochs. */
+     * the program then trains with ls_trainer_step only, and there are no epochs: rules that depend
+     * on the epoch, such as a schedule by epochs, use epoch 1. */
     uint32_t train_rows;
     uint32_t test_rows; /* number of test rows; 0: the model is not evaluated */
     int streamed;       /* non-zero: training rows are streamed; zero: resident. Test rows are
@@ -62,7 +63,7 @@ typedef struct ls_data_source {
      * - values: output buffer [count][channels][height][width], uint8_t, float or double as
      *   `row_type` says
      * - targets: output buffer for the targets, int32_t [count]; or [count][k] if the field
-     *   `targets` is k > 0, double if `row_type` is LS_ROW_F64, else float
+     *   `target_count` is k > 0, double if `row_type` is LS_ROW_F64, else float
      *
      * Returns LS_OK, or a negative status with a message in `err` (status.h, "Callbacks"). The
      * function of the trainer that needed the rows, such as ls_trainer_run, then fails with that
@@ -72,7 +73,7 @@ typedef struct ls_data_source {
                 void *targets, ls_error *err);
     void *user;           /* first argument of `read`; what it points to outlives the trainer */
     ls_row_type row_type; /* type of a row's values */
-    int targets;          /* number of floats in the target of each row; 0: the target is a class */
+    int target_count; /* number of numbers in the target of each row; 0: the target is a class */
     /* Non-zero: rows have weights. The loss and the gradient of a row are multiplied by its weight,
      * and their sums over a minibatch are divided by the sum of its weights. A weight is 0 (the row
      * is not learnt from), or from 1e-9 to 1e9. If all weights of a minibatch are 0, its gradient

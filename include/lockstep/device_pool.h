@@ -86,8 +86,10 @@ typedef struct ls_device_pool_options {
     const char *cache_dir;  /* directory in which devices keep their choices of kernels (device
                              * functions) for later runs; NULL: none */
     int inbox;              /* capacity of each worker's queue of jobs; 0: 64, as in pool.h */
-    /* Hook that runs on each worker's thread after the worker's device was opened. It may store a
-     * pointer in *local, which ls_worker_local returns later. A negative status makes
+    /* Hook that runs on each worker's thread after the worker's device was opened. (It differs from
+     * the start hook of pool.h, in whose place the device pool itself opens the devices: it also
+     * receives the device, and stores its pointer in *local instead of worker->local.) It may store
+     * a pointer in *local, which ls_worker_local returns later. A negative status makes
      * ls_device_pool_create fail with that error; for a borrowed worker it makes ls_pool_serve
      * fail. NULL: none. */
     int (*start)(const ls_worker *worker, ls_device *device, void **local, void *user,
@@ -97,8 +99,8 @@ typedef struct ls_device_pool_options {
     void *user;          /* passed to both hooks; what it points to outlives the pool */
     const ls_host *host; /* allocator and log (host.h); outlives the pool; NULL: malloc, no log */
     const char *name;    /* prefix of the threads' names, as in pool.h; NULL: the back end's name */
-    int no_pinning;      /* non-zero: CPU workers are not confined to CPUs of their own (`pinned` in
-                          * pool.h); workers of GPUs never are */
+    ls_pinning pinning;  /* whether each worker of CPUs has CPUs of its own, as in pool.h; default:
+                          * on; workers of GPUs never have */
     int caller_works;    /* non-zero: the owner's thread runs worker 0's jobs, as in pool.h */
     /* Number of *borrowed* workers: they run on threads of the program, which lends each thread by
      * calling ls_pool_serve (pool.h). The workers with the highest indices are the borrowed ones.

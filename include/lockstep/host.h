@@ -1,5 +1,6 @@
 /* Host hooks: the memory allocator and the log, which the *host program* (the program that uses
- * this library) may replace.
+ * this library) may replace. In these headers "host" alone means that program, or the memory and
+ * CPU side of a device; a machine of a run over several machines is called a machine.
  *
  *     ls_host host = {sizeof host, my_alloc, my_free, my_log, &my_state};
  *
@@ -27,8 +28,7 @@ typedef enum ls_log_level {
 
 /* The host program's hooks. */
 typedef struct ls_host {
-    size_t size; /* sizeof(ls_host); tells later versions of the library which fields the caller
-                  * knows */
+    size_t size; /* sizeof(ls_host) (status.h, "Sizes"); at least the size in the first version */
     /* Returns `bytes` bytes aligned to `align`, a power of two, or NULL if there is no memory left.
      * If this field is NULL, the library uses the C library's allocator. */
     void *(*alloc)(void *user, size_t bytes, size_t align);

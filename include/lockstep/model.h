@@ -2,8 +2,10 @@
  *
  *     ls_model *model;
  *     float p[10];
+ *     ls_error err;
+ *     int status = LS_OK;
  *     if (ls_model_open(&model, "runs/…/weights.safetensors", NULL, &err) == LS_OK) {
- *         status = ls_model_predict(model, row, LS_ROW_U8, 1, LS_OUTPUT_PROBABILITIES, p, 10,
+ *         status = ls_model_predict(model, row, LS_ROW_U8, 1, LS_OUTPUT_PREDICTION, p, 10,
  *                                   &err);                        // any thread
  *         printf("%s\n", ls_model_class_name(model, 3));
  *         ls_model_release(model);
@@ -28,14 +30,16 @@
  * allocates their memory, when a prediction first needs them. All models of a trainer share the
  * devices, and later callers reuse them. They are freed together with the last model.
  *
- * On the library's own CPU back end (the code for CPUs) a prediction runs on the calling thread,
- * which needs a stack of 256 KiB. With any other back end a prediction runs on a thread of the
+ * Stack: ls_model_predict and ls_rows_predict need a stack of 256 KiB, because on the library's own
+ * CPU back end (the code for CPUs) a prediction runs on the calling thread. A thread with less is
+ * refused with LS_EINVAL. With any other back end a prediction runs on a thread of the
  * library while the caller waits.
  *
  * Batching: on the CPU, n ≤ 8 rows take n times as long as one row, and 9 to 15 rows take as long
  * as 16. More rows are computed 16 or 64 at a time. 16 rows in one call take less time than 16
  * calls with one row. Therefore pass the rows of requests that arrive together in one call.
- * Fork: in a child process that fork has created, prediction fails with LS_EINVAL.
+ * Fork: in a child process that fork has created, prediction fails with LS_EINVAL. ls_model_release
+ * drops the child's reference there; it frees the child's copy of the memory, but closes no device.
  */
 #ifndef LOCKSTEP_MODEL_H
 #define LOCKSTEP_MODEL_H
@@ -54,7 +58,7 @@ typedef struct ls_model ls_model;
 /* What the outputs of a model are. */
 typedef enum ls_task {
     LS_TASK_CLASSES = 0, /* one output for each class, of which a row has one (softmax) */
-    LS_TASK_LABELS = 1,  /* yes/no answers that are independent of each other (the loss "bce") */
+    LS_TASK_YES_NO = 1,  /* yes/no answers that are independent of each other (the loss "bce") */
     LS_TASK_VALUES = 2   /* quantities, in the unit of the training data (the losses "mse", "mae",
                           * "huber" and "quantile"), or expected counts ("poisson") */
 } ls_task;
@@ -62,8 +66,9 @@ typedef enum ls_task {
 /* Description of a model. */
 typedef struct ls_model_info {
     size_t size;                 /* sizeof(ls_model_info), set by the caller */
-    uint64_t steps;              /* number of training steps before the model was made; 0: the model
-                                  * was opened from a file */
+    uint64_t steps;              /* number of training steps before the model was made; UINT64_MAX:
+                                  * the model is from a file that does not say it, of an earlier
+                                  * version or another program */
     int channels, height, width; /* shape of an input row */
     int outputs;                 /* number of outputs for each row */
     size_t parameters;           /* number of learned floats (weights and biases) */
@@ -104,11 +109,11 @@ int ls_model_describe(const ls_model *model, ls_model_info *out, ls_error *err);
 
 /* Form of predicted outputs: one of the first two values, and optionally `| LS_OUTPUT_F64`. */
 typedef enum ls_output {
-    /* LS_TASK_CLASSES: the probability of each class; LS_TASK_LABELS: the probability of each yes;
+    /* LS_TASK_CLASSES: the probability of each class; LS_TASK_YES_NO: the probability of each yes;
      * LS_TASK_VALUES: the predicted values, with the loss "poisson" the expected counts. */
-    LS_OUTPUT_PROBABILITIES = 0,
+    LS_OUTPUT_PREDICTION = 0,
     /* The outputs of the last layer: their softmax (LS_TASK_CLASSES) or logistic function
-     * (LS_TASK_LABELS) are the probabilities. LS_TASK_VALUES: the predicted values, with the loss
+     * (LS_TASK_YES_NO) are the probabilities. LS_TASK_VALUES: the predicted values, with the loss
      * "poisson" the logarithms of the expected counts. */
     LS_OUTPUT_LOGITS = 1,
     /* The outputs are an array of double instead of float. Needed for large predicted values: near
@@ -125,35 +130,53 @@ typedef enum ls_output {
  *   of a table NaN, inf and −inf are missing numbers; in other rows NaN is, if training replaced
  *   missing numbers. All outputs of a row with a value that the model does not know are NaN
  *   (ls_model_row): in other rows than those of a table, any other NaN, inf and −inf are such.
- * - type: type of the values. If ls_model_info.row_type is LS_ROW_U8, it is LS_ROW_U8; else
+ * - row_type: type of the values. If ls_model_info.row_type is LS_ROW_U8, it is LS_ROW_U8; else
  *   LS_ROW_F32 or LS_ROW_F64. Long numbers of a table, such as times in milliseconds, need doubles.
- * - form: an ls_output, such as LS_OUTPUT_PROBABILITIES | LS_OUTPUT_F64
+ * - form: an int that combines values of ls_output, such as LS_OUTPUT_PREDICTION | LS_OUTPUT_F64
  * - outputs, capacity: output buffer [n][ls_model_info.outputs] of float, or of double with
  *   LS_OUTPUT_F64; and its size in values
  *
- * On the CPU, the other rows of the call do not influence a row's outputs in any bit. On a GPU the
- * outputs can differ by rounding if n differs. The function allocates memory only when more threads
- * predict at the same time than ever before.
+ * With n = 0 the function only makes its checks. NaN in a row is no error: the outputs of a row
+ * with a missing value that training did not have, or with NaN in plain floats, are NaN. On the
+ * CPU, the other rows of the call do not influence a row's outputs in any bit. On a GPU the
+ * outputs can differ by rounding if n differs. The function allocates memory only when more
+ * threads predict at the same time than ever before.
  * Errors: LS_EINVAL (for example if `capacity` is too small, the form is unknown or the model does
- * not read the type), LS_EDATA (NaN in a table column that had a value in every training row),
- * LS_ENOMEM, LS_ESYSTEM (no thread could be started), LS_EDEVICE, LS_EUNSUPPORTED.
+ * not read the type), LS_EDATA (a value that the model does not know, and the model was trained
+ * with data.unknown "error"), LS_ENOMEM, LS_ESYSTEM (no thread could be started), LS_EDEVICE,
+ * LS_EUNSUPPORTED.
  * Threads: any thread, and any number of threads at the same time. */
-int ls_model_predict(ls_model *model, const void *rows, ls_row_type type, uint32_t n, int form,
-                     void *outputs, size_t capacity, ls_error *err);
+int ls_model_predict(const ls_model *model, const void *rows, ls_row_type row_type, uint32_t n,
+                     int form, void *outputs, size_t capacity, ls_error *err);
+
+/* What a field has. */
+typedef enum ls_field_kind {
+    LS_FIELD_MISSING = 0, /* no value */
+    LS_FIELD_NUMBER = 1,  /* `number`; NaN, and in a column of numbers inf, is a missing value */
+    LS_FIELD_TEXT = 2     /* `text`, read as in the training table: with its decimal mark, so that
+                           * "1,5" is 1.5 if that table had decimal commas, and its missing words */
+} ls_field_kind;
 
 /* One value of a table row, identified by the name of its column. */
 typedef struct ls_field {
-    size_t size;        /* sizeof(ls_field), the same in all fields of an array */
     const char *column; /* name of the column */
-    const char *text;   /* the value as text, as in a CSV file; NULL: `number` is the value */
-    double number;      /* the value as a number, if `text` is NULL; NaN, and in a column of
-                         * numbers inf: the value is missing */
+    ls_field_kind kind; /* which of the members below is the value */
+    const char *text;   /* LS_FIELD_TEXT: the value as text, as in a CSV file */
+    double number;      /* LS_FIELD_NUMBER: the value */
 } ls_field;
+
+/* Returns the number of columns that a model of a table reads; 0: the model was not trained on a
+ * table, or `model` is NULL. Any thread. */
+int ls_model_column_count(const ls_model *model);
+/* Returns the name of column number `index`, in the order of the training table, or NULL if there
+ * is none. The text lives as long as the model. Any thread. */
+const char *ls_model_column_name(const ls_model *model, int index);
 
 /* Converts the fields of a table row into one row for ls_model_predict.
  *
- * - fields, count: the values in any order, and their number. Fields whose column the model does
- *   not read are ignored.
+ * - fields, count: the values in any order, and their number. Each column of the model
+ *   (ls_model_column_name) needs a field. Fields whose column the model does not read are ignored.
+ * - field_size: sizeof(ls_field), the distance of the fields (status.h, "Sizes")
  * - row, capacity: output buffer, and its size in doubles. channels × height × width doubles are
  *   needed, as ls_model_describe reports them. The type of the row is LS_ROW_F64.
  *
@@ -164,28 +187,26 @@ typedef struct ls_field {
  *
  * Errors: messages name the column. LS_EDATA (no field has the name of a column that the model
  * reads, a text is not a number, or data.unknown is "error" and a value is unknown), LS_EINVAL (two
- * fields name the same column, `size` of a field is not set or differs, or `capacity` is too
- * small), LS_EUNSUPPORTED (the model was not trained on a table), LS_ENOMEM.
+ * fields name the same column, a kind does not exist or has no text, `field_size` is no size, or
+ * `capacity` is too small), LS_EUNSUPPORTED (the model was not trained on a table), LS_ENOMEM.
  * Threads: any thread, and any number of threads at the same time. */
-int ls_model_row(const ls_model *model, const ls_field *fields, size_t count, double *row,
-                 size_t capacity, ls_error *err);
+int ls_model_row(const ls_model *model, const ls_field *fields, size_t count, size_t field_size,
+                 double *row, size_t capacity, ls_error *err);
 
 /* Result of an evaluation. */
 typedef struct ls_evaluation {
     size_t size;        /* sizeof(ls_evaluation), set by the caller */
     uint64_t rows;      /* number of evaluated rows */
     double loss;        /* mean loss over the rows */
-    double accuracy;    /* share of correct predictions; NaN if the loss function does not define
-                         * when a prediction is correct */
-    const char *metric; /* name of the main metric: "accuracy", "r2", "mae", "huber", "pinball",
-                         * "deviance" or "loss"; static */
-    double value;       /* value of that metric */
+    const char *metric; /* name of the main metric: "accuracy" (share of correct predictions), "r2",
+                         * "mae", "huber", "pinball", "deviance" or "loss"; static */
+    double metric_value; /* value of that metric */
 } ls_evaluation;
 
 /* Rows in a file, for one model. */
 typedef struct ls_rows ls_rows;
 
-/* Options of ls_rows_open. */
+/* Options of ls_rows_open and ls_model_evaluate. */
 typedef struct ls_rows_options {
     size_t size;    /* sizeof(ls_rows_options) */
     uint32_t limit; /* largest number of rows that are read from a table or an array; 0: all */
@@ -215,13 +236,14 @@ const char *ls_rows_why(const ls_rows *rows, uint32_t row);
 int ls_rows_predict(const ls_rows *rows, uint32_t first, uint32_t n, int form, void *outputs,
                     size_t capacity, ls_error *err);
 
-/* Evaluates the model on the file, which has the targets too, as `trainer eval --data` does: it
- * reads the file again. The caller sets out->size. Any thread, while no other thread closes the
- * rows. Errors: those of ls_rows_open (the targets are missing, for example), LS_EDEVICE,
- * LS_ESYSTEM. */
-int ls_rows_evaluate(const ls_rows *rows, ls_evaluation *out, ls_error *err);
 /* Frees the rows. NULL is allowed. Any thread, while no other thread uses them. */
 void ls_rows_close(ls_rows *rows);
+
+/* Evaluates the model on the rows of a file that has the targets too, as `trainer eval --data`
+ * does. `options` may be NULL. The caller sets out->size. Any thread.
+ * Errors: those of ls_rows_open (the targets are missing, for example), LS_EDEVICE, LS_ESYSTEM. */
+int ls_model_evaluate(const ls_model *model, const char *path, const ls_rows_options *options,
+                      ls_evaluation *out, ls_error *err);
 
 /* Writes the weights to `path` as a safetensors file with PyTorch's names of parameters. The file
  * appears completely or not at all. If `path` is a symbolic link, the file to which it leads is

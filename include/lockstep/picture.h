@@ -1,4 +1,4 @@
-/* Decoding of an image file in memory into an input row of a model.
+/* Decoding of a *picture*, an image file in memory, into an *image*, an input row of a model.
  *
  *     ls_model_info info = {.size = sizeof info};
  *     ls_model_describe(model, &info, &err);
@@ -6,8 +6,8 @@
  *     uint8_t *row = malloc(size);
  *     // bytes, length: the contents of a PNG or JPEG file
  *     if (ls_model_picture(model, bytes, length, NULL, row, size, &err) == LS_OK)
- *         status = ls_model_predict(model, row, LS_ROW_U8, 1, LS_OUTPUT_PROBABILITIES, p, 10,
- * &err);
+ *         status = ls_model_predict(model, row, LS_ROW_U8, 1, LS_OUTPUT_PREDICTION, p, 10,
+ *                                   &err);
  *
  * This header belongs to a library of its own, liblockstep_picture. The library is built if libspng
  * or libjpeg is found. It links those of libspng, libjpeg and libwebp that are found. liblockstep

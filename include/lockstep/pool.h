@@ -36,9 +36,9 @@
  * 0.1 ms, and then sleeps. A thread does not spin if the process has fewer CPUs than the pool has
  * threads. A thread also stops spinning after several spins in which the awaited event did not
  * come; from time to time it then tries one more spin. An owner that has just woken a worker that
- * is not pinned (options.pinned) goes to sleep at once. It thereby gives up its CPU, on which the
- * kernel can start that worker soonest. Therefore `pinned` = 0 is faster if the intervals between
- * jobs are so long that the workers go to sleep. `pinned` = 1 is faster for work that keeps every
+ * is not pinned (options.pinning) goes to sleep at once. It thereby gives up its CPU, on which the
+ * kernel can start that worker soonest. Therefore LS_PINNING_OFF is faster if the intervals between
+ * jobs are so long that the workers go to sleep. LS_PINNING_ON is faster for work that keeps every
  * CPU busy, because each worker finds its data in the cache of its own CPU.
  * Signals: the pool's threads block all signals except those that a fault of the thread itself
  * raises (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT) and SIGPROF. Therefore signals
@@ -68,6 +68,13 @@ extern "C" {
 /* A pool of workers, which the functions below create and use. */
 typedef struct ls_pool ls_pool;
 
+/* Whether workers run only on CPUs of their own. */
+typedef enum ls_pinning {
+    LS_PINNING_DEFAULT = 0, /* pool.h: off; device_pool.h: on for workers of CPUs */
+    LS_PINNING_ON = 1,      /* each worker has CPUs of its own (see ls_pool_create) */
+    LS_PINNING_OFF = 2      /* a worker runs on any CPU of the process */
+} ls_pinning;
+
 /* The worker that runs a hook or a job. */
 typedef struct ls_worker {
     int index;   /* number of this worker, 0 … workers − 1 */
@@ -85,7 +92,7 @@ typedef struct ls_pool_options {
     size_t size; /* sizeof(ls_pool_options) */
     int workers; /* number of workers, 1 … 4096 */
     int inbox;   /* capacity of an inbox in jobs, ≤ 2²⁰, rounded up to a power of two; 0: 64 */
-    int pinned;  /* non-zero: each worker runs only on CPUs of its own (see ls_pool_create) */
+    ls_pinning pinning;  /* whether each worker has CPUs of its own; default: off */
     int cpus_per_worker; /* number of CPUs of a pinned worker; 0: an equal share of all CPUs */
     /* Prefix of the names of the pool's threads, "<name>/<index>". The pool copies the prefix, and
      * truncates it so that a thread's name has at most 15 bytes. NULL: "lockstep". */
@@ -142,7 +149,7 @@ int ls_allowed_cores(void);
 
 /* Creates a pool and starts its workers. Returns when the start hooks of all workers have returned,
  * except the hooks of borrowed workers. The calling thread becomes the owner.
- * Pinning: with options.pinned, the pool cuts the affinity mask of the calling thread into equal,
+ * Pinning: with LS_PINNING_ON, the pool cuts the affinity mask of the calling thread into equal,
  * disjoint parts, one for each worker, and keeps cores whole where possible. A worker that runs on
  * a thread of the pool is confined to its part, or to `cpus_per_worker` CPUs of that part. A CPU
  * quota that is smaller than the mask does not change the parts, and `cpus_per_worker` is then
@@ -161,15 +168,17 @@ int ls_pool_size(const ls_pool *pool);
 int ls_pool_submit(ls_pool *pool, int worker, ls_job job, void *arg, ls_error *err);
 
 /* Runs `job` once on every worker that is not abandoned, after the jobs that are already in that
- * worker's inbox, and waits until all these workers have finished. Called by the owner.
+ * worker's inbox, and waits at most `timeout` until all these workers have finished; with 0 it does
+ * not wait. Called by the owner.
  * Errors: LS_EAGAIN (an inbox stayed full until the time limit; no worker got the job),
  * LS_ETIMEDOUT (the message names the workers that have not finished; their jobs continue, so wait
  * again or abandon the workers), LS_ESTALLED (all workers are abandoned), LS_ECANCELED (after
  * ls_pool_cancel), LS_EINVAL, or else the latched error. */
 int ls_pool_run(ls_pool *pool, ls_job job, void *arg, ls_timeout timeout, ls_error *err);
 
-/* Waits until every submitted job has finished or was dropped, except for jobs of abandoned
- * workers. The owner then sees everything that these jobs wrote. Called by the owner.
+/* Waits at most `timeout` until every submitted job has finished or was dropped, except for jobs
+ * of abandoned workers; with 0 it only looks. The owner then sees everything that these jobs
+ * wrote. Called by the owner.
  * Errors: LS_ETIMEDOUT (the message names the workers that have not finished), LS_EINVAL, or else
  * the latched error. */
 int ls_pool_wait(ls_pool *pool, ls_timeout timeout, ls_error *err);

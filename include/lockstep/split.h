@@ -24,12 +24,12 @@ extern "C" {
  * is empty, with `first` = n. Writes nothing if `first` or `count` is NULL. */
 void ls_split(uint32_t n, uint32_t parts, uint32_t index, uint32_t *first, uint32_t *count);
 
-/* Does the same as ls_split with parts whose sizes are in proportion to `capacity`, an array of
+/* Does the same as ls_split with parts whose sizes are in proportion to `weights`, an array of
  * `parts` positive numbers; NULL gives the equal parts of ls_split. If n ≥ parts, every part first
  * gets one item; the remaining items are assigned in proportion, and each boundary between parts is
  * rounded to the nearest item. */
-void ls_split_by_capacity(uint32_t n, uint32_t parts, uint32_t index, const double *capacity,
-                          uint32_t *first, uint32_t *count);
+void ls_split_by_weights(uint32_t n, uint32_t parts, uint32_t index, const double *weights,
+                         uint32_t *first, uint32_t *count);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

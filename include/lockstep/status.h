@@ -23,6 +23,30 @@
  * line of the message: it replaces control characters and invalid UTF-8 by '?', and cuts a text
  * without a terminating zero. An empty message is replaced by the name of the callback and of the
  * status. The reason is LS_REASON_NONE, whatever the callback has written.
+ *
+ * Arguments: the address of a created object comes first, then the object on which a function
+ * works, its inputs, its outputs, and `err`. If a function that creates an object fails, it sets
+ * the pointer to NULL. The contents of all other outputs are undefined after an error.
+ *
+ * Sizes: a structure that the program allocates begins with a field `size`, to which the program
+ * sets the structure's size before the call (`ls_model_info info = {.size = sizeof info}`). With
+ * the size, programs and libraries of different versions work together. There is one rule for all
+ * of these structures:
+ *
+ * - Smaller than in this library (the program has older headers): fields that are missing count as
+ *   zero; if the structure is an output, they are not written.
+ * - Larger (the program has newer headers): fields that this library does not know must be zero;
+ *   if the structure is an output, they are set to zero.
+ * - A size that cannot be one, such as 0, is refused with LS_EINVAL.
+ *
+ * A field that was not set is zero, which selects the field's default or is refused. Structures
+ * that the library allocates (ls_progress, ls_summary, ls_result, ls_worker) have no `size`: they
+ * grow only at the end, so read them through the library's pointer and do not put them into arrays.
+ * ls_error has neither: its size is fixed, and new fields take the place of reserved ones.
+ *
+ * Integers: a number of rows in one call or data set is a uint32_t. Sums over a run (steps, rows of
+ * an epoch's progress) are uint64_t. Numbers of bytes and of values in an array are size_t. Small
+ * numbers, such as those of workers, channels, classes and entries of options, are int.
  */
 #ifndef LOCKSTEP_STATUS_H
 #define LOCKSTEP_STATUS_H
@@ -52,15 +76,17 @@ typedef enum ls_status {
     LS_EINTERRUPTED = -13, /* ls_trainer_interrupt was called: stopped after a whole step */
     LS_EAGAIN = -14,       /* a bounded queue is full or empty */
     LS_ECLOSED = -15,      /* a queue or a pool was closed */
-    LS_ENONFINITE = -16,   /* a loss or a weight became NaN or infinite */
+    LS_ENONFINITE = -16,   /* a loss or a weight became NaN or infinite; a number of the caller's
+                            * that is not finite is LS_EINVAL or LS_EDATA */
     LS_ESYSTEM = -17,      /* the operating system refused a thread or another resource */
     LS_EINTERNAL = -18,    /* a bug in Lockstep */
     LS_EDIVERGED = -19     /* replicas that must be bit-identical differ */
 } ls_status;
 
-/* A time limit in nanoseconds, from the beginning of the call that waits. As a field of options, 0
- * stands for the default, which the field's description names; as an argument, 0 means that the
- * function does not wait.
+/* A time limit in nanoseconds, from the beginning of the call that waits. There is one rule: as a
+ * field of a structure, 0 stands for the default, which the field's description names; as an
+ * argument of a function, 0 means that the function does not wait, and a function that waits for
+ * ever is called with LS_FOREVER.
  * In a wait for workers of a pool or ranks of a collective, time during which the whole process is
  * stopped (SIGSTOP, a frozen container) counts only for a small part: after the stop, the wait has
  * about as much time left as before. Time during which a thread waits for a CPU counts fully. */
@@ -68,7 +94,7 @@ typedef uint64_t ls_timeout;
 #define LS_FOREVER UINT64_MAX /* no time limit */
 
 /* Size of ls_error.text in bytes, terminating zero included. Longer messages are truncated. */
-#define LS_ERROR_TEXT 508
+#define LS_ERROR_TEXT 472
 
 /* Reasons for which a program may want to react to an error, for example by a question to its user.
  * A program reads the reason, never the message. The values are part of the ABI: new ones are
@@ -84,11 +110,13 @@ typedef enum ls_error_reason {
     LS_REASON_NO_FILES = 5   /* no searched directory has the files of a built-in dataset */
 } ls_error_reason;
 
-/* An error: its status, its message and its reason. */
+/* An error: its status, its reason and its message. The structure has 512 bytes in every version.
+ */
 typedef struct ls_error {
     int status;               /* the ls_status that was returned */
-    char text[LS_ERROR_TEXT]; /* one line of UTF-8 without a newline, zero-terminated */
     int reason;               /* an ls_error_reason */
+    int reserved[8];          /* 0; fields of later versions */
+    char text[LS_ERROR_TEXT]; /* one line of UTF-8 without a newline, zero-terminated */
 } ls_error;
 
 /* Returns the name of a status, such as "LS_ENOMEM", or "unknown status" if the number is not a

@@ -9,8 +9,8 @@
  *     if (ls_trainer_open(&trainer, &o, &err) == LS_OK) {
  *         status = ls_trainer_run(trainer, &err);
  *         const ls_result *result = ls_trainer_result(trainer);
- *         printf("test acc: %.2f\n", result->test_accuracy);
- *         ls_trainer_close(trainer);
+ *         printf("%s: %.2f\n", result->metric, result->metric_value);
+ *         status = ls_trainer_close(trainer, &err);
  *     }
  *
  * Alternatively the program trains step by step with rows that it passes (data_source.h). Any
@@ -20,17 +20,26 @@
  *         ls_step_rows given = {sizeof given, rows, classes, LS_ROW_U8, 256};
  *         status = ls_trainer_step(trainer, &given, &step, &err);
  *         if (status == LS_OK && step.number % 50 == 0)
- *             status = ls_trainer_model(trainer, &model, &err);
+ *             status = ls_trainer_model(&model, trainer, &err);
  *     }
  *
- * Threads: one thread at a time, the *owner*, calls the functions of a trainer. Any thread and any
- * signal handler may call ls_trainer_interrupt. The callbacks run on the owner's thread. A callback
+ * The keys of a config are described in docs/config.md, which is installed with the documentation;
+ * ls_config_resolve writes a config with all its defaults.
+ *
+ * Threads: one thread at a time, the *owner*, calls the functions of a trainer. The owner may be
+ * another thread in each call, if the program orders the calls (by a mutex or a join), except with
+ * options.pool, whose owner is fixed (pool.h). Any thread and any signal handler may call
+ * ls_trainer_interrupt until the call of ls_trainer_close begins; the program must rule out that it
+ * is called during or after that call. The callbacks run on the owner's thread. A callback
  * may call ls_trainer_interrupt, ls_trainer_summary, ls_trainer_result and the functions of
  * model.h, but no other function of the same trainer. Several trainers may exist at the same
  * time, each with devices of its own. Trainers that share a pool (options.pool) have one owner. A
  * trainer belongs to the process that opened it: a child process made by fork cannot use or close
  * the trainer.
- * Stack: the owner's thread needs a stack of 128 KiB.
+ * Signals: the library installs no signal handler and changes no disposition, that of SIGPIPE
+ * included: it writes to sockets with MSG_NOSIGNAL. Its threads block the signals that pool.h
+ * lists.
+ * Stack: the owner's thread needs a stack of 128 KiB. A thread with less is refused.
  * Arithmetic: the owner's floating-point environment (fenv.h) does not affect results. All
  * computation and all callbacks run in the default environment of a C program. Each function
  * restores the owner's environment before it returns.
@@ -40,7 +49,8 @@
  * more: each further step, evaluation and load returns that same error. The weights can still be
  * read and saved as long as at least one device works.
  *
- * Every function that returns a status returns LS_EINVAL and does nothing if it is called
+ * Every function of a trainer that returns a status returns LS_EINVAL and does nothing if it is
+ * called
  *
  * - in a callback of the trainer,
  * - while another thread is in a call of the same trainer,
@@ -48,8 +58,9 @@
  * - in a forked child process, or
  * - with too little stack.
  *
- * Every such function returns LS_ECANCELED while options.pool is cancelled (then call ls_pool_wait
- * and ls_pool_clear). If the pool is cancelled in the middle of a call, the training ends with
+ * (ls_config_resolve works without a trainer, and only needs the stack.) Every function of a
+ * trainer returns LS_ECANCELED while options.pool is cancelled (then call ls_pool_wait and
+ * ls_pool_clear). If the pool is cancelled in the middle of a call, the training ends with
  * LS_ECANCELED. If a device fails during a call, the trainer emits a metrics record about that
  * device: it calls the `record` callback and writes a line to the metrics file. Therefore each of
  * these functions can also return the record callback's error, or LS_EIO if the metrics file cannot
@@ -71,10 +82,10 @@ extern "C" {
 /* A training run. */
 typedef struct ls_trainer ls_trainer;
 
-/* Progress of a run: the argument of the progress callback. */
+/* Progress of a run: the argument of the progress callback, valid during the callback. */
 typedef struct ls_progress {
     int epoch, epochs;    /* current epoch, from 1; number of epochs of the run */
-    uint32_t step, steps; /* number of finished steps of the current epoch; number of steps of each
+    uint64_t step, steps; /* number of finished steps of the current epoch; number of steps of each
                            * epoch */
     double loss;          /* mean loss over this epoch's rows so far */
     double accuracy;      /* share of correct predictions among this epoch's rows so far */
@@ -83,15 +94,14 @@ typedef struct ls_progress {
     int epoch_done;       /* non-zero: the epoch has ended, and its evaluation, if one was due, has
                            * ended as well */
     int evaluated;        /* non-zero: the fields below are results of this epoch's evaluation */
-    /* mean loss and share of correct predictions on the evaluated rows (ls_summary.judged_by) */
-    double test_loss, test_accuracy;
-    const char *metric; /* name of the main metric: "accuracy" if the loss function defines when a
-                         * prediction is correct, else that of the loss, such as "r2" or "pinball",
-                         * or "loss" */
-    double test_metric; /* value of that metric on the evaluated rows */
+    double test_loss;     /* mean loss on the evaluated rows (ls_summary.judged_by) */
+    const char *metric;   /* name of the main metric: "accuracy" if the loss function defines when a
+                           * prediction is correct, else that of the loss, such as "r2" or "pinball",
+                           * or "loss" */
+    double metric_value;  /* value of that metric on the evaluated rows */
 } ls_progress;
 
-/* Description of a run at its start. The trainer owns the texts. */
+/* Description of a run at its start, which does not change. The trainer owns the texts. */
 typedef struct ls_summary {
     const char *name; /* name of the run, from the config */
     const char *data; /* "mnist: 60000 training and 10000 test images of 1×28×28, bytes / 255" */
@@ -107,7 +117,9 @@ typedef struct ls_summary {
     /* memory of each device, in bytes, for weights, gradients, optimizer state and activations, and
      * for the device's copy of the data if it has one */
     size_t device_bytes;
-    const char *run_dir;      /* the directory with the run's files; "": none */
+    const char *run_dir;      /* the directory with the run's files; "": none, which is the default
+                               * unless the config or options.set has run_dir (only the program
+                               * `trainer` then creates one below runs/) */
     int epochs;               /* number of epochs that the config asks for */
     const char *resumed_from; /* file of the checkpoint that the run continues; "": a new run */
     uint64_t resumed_steps;   /* number of steps that had been done at that checkpoint */
@@ -118,12 +130,13 @@ typedef struct ls_summary {
                                * evaluation */
 } ls_summary;
 
-/* Result of a run so far. The trainer owns the texts. */
+/* Result of a run so far. The trainer owns the structure, which its functions change: a program
+ * that needs the values of one moment copies them, and the texts. */
 typedef struct ls_result {
-    int epochs;                      /* number of finished epochs */
-    uint64_t steps;                  /* number of finished steps */
-    double test_loss, test_accuracy; /* results of the last evaluation; NaN: none */
-    double seconds_per_epoch;        /* mean training time of the finished epochs; NaN: none */
+    int epochs;               /* number of finished epochs */
+    uint64_t steps;           /* number of finished steps */
+    double test_loss;         /* mean loss in the last evaluation; NaN: none */
+    double seconds_per_epoch; /* mean training time of the finished epochs; NaN: none */
     /* names of devices, such as "[cpu(0), cpu(1)]": after ls_trainer_run the devices that still
      * worked at the end of the run; before that the devices of ls_summary */
     const char *devices;
@@ -135,7 +148,7 @@ typedef struct ls_result {
     int saved;              /* non-zero: that checkpoint contains the run's final state */
     int interrupted;        /* non-zero: ls_trainer_interrupt ended the run */
     const char *metric;     /* name of the main metric, as in ls_progress */
-    double test_metric;     /* value of that metric in the last evaluation; NaN: none */
+    double metric_value;    /* value of that metric in the last evaluation; NaN: none */
 } ls_result;
 
 /* Functions that the trainer calls on the owner's thread. Each may be NULL. */
@@ -150,7 +163,7 @@ typedef struct ls_trainer_callbacks {
      * while ls_trainer_run trains. The trainer releases the model after the callback. A callback
      * that needs the model longer calls ls_model_retain. */
     void (*model)(void *user, ls_model *model);
-    uint32_t model_every_steps; /* number of steps between two models; 0: none are taken */
+    uint64_t model_every_steps; /* number of steps between two models; 0: none are taken */
     void *user;                 /* first argument of each callback; what it points to outlives
                                  * the trainer */
 } ls_trainer_callbacks;
@@ -218,8 +231,9 @@ typedef struct ls_trainer_options {
 } ls_trainer_options;
 
 /* Opens a trainer: reads the config, opens the data and the devices, builds a replica of the model
- * on each device and creates the run directory. The calling thread is the owner. After an error
- * nothing stays open. The message names the file and the line if the error has them.
+ * on each device and creates the run directory, if the config has the key run_dir. The calling
+ * thread is the owner. After an error nothing stays open. The message names the file and the line
+ * if the error has them.
  * Errors: LS_ECONFIG, LS_ENOENT, LS_EDATA, LS_EIO, LS_EDEVICE, LS_ENOMEM, LS_EINVAL,
  * LS_EUNSUPPORTED, LS_EAGAIN (another process trains in the run directory), LS_ETIMEDOUT,
  * LS_ESTALLED, LS_ESYSTEM. */
@@ -238,20 +252,22 @@ const ls_summary *ls_trainer_summary(const ls_trainer *trainer);
  * callback's. */
 int ls_trainer_run(ls_trainer *trainer, ls_error *err);
 
-/* Asks a run to stop. ls_trainer_run finishes the steps that the workers have already received, and
- * then ends the run. NULL is ignored. A present call of ls_trainer_step finishes its step, or
- * returns LS_EINTERRUPTED if the step has not begun. Every later call of ls_trainer_step returns
- * LS_EINTERRUPTED and does not train. In a run of several processes, all processes stop after the
- * same step. Any thread; async-signal-safe. */
+/* Asks a run to stop, until the trainer is closed. ls_trainer_run finishes the steps that the
+ * workers have already received, and then ends the run. NULL is ignored. A present call of
+ * ls_trainer_step finishes its step, or returns LS_EINTERRUPTED if the step has not begun. Every
+ * later call of ls_trainer_step returns LS_EINTERRUPTED and does not train. In a run of several
+ * processes, all processes stop after the same step. Any thread; async-signal-safe; not during or
+ * after ls_trainer_close. */
 void ls_trainer_interrupt(ls_trainer *trainer);
 
-/* Returns the result of the training so far. The structure is valid until the trainer is closed.
+/* Returns the result of the training so far, which later calls of the trainer's functions change.
+ * The structure is valid until the trainer is closed.
  * Returns NULL if `trainer` is NULL. Called by the owner.
  * Cost: in a trainer that is driven by ls_trainer_step, the first call after a step or a load fills
  * in weights_sha256. It reads the weights back from a device as ls_trainer_weights does, and hashes
  * them, about 1 ms for 200,000 parameters. Steps and further calls cost nothing. In a callback the
  * function does not compute the hash. */
-const ls_result *ls_trainer_result(const ls_trainer *trainer);
+const ls_result *ls_trainer_result(ls_trainer *trainer);
 
 /* Copies the weights to `out`, which has room for `capacity` floats; ls_summary.parameters floats
  * are needed. The parameter tensors follow each other in the order of the model's layers, each
@@ -267,8 +283,8 @@ int ls_trainer_weights(ls_trainer *trainer, float *out, size_t capacity, ls_erro
 typedef struct ls_step_rows {
     size_t size;          /* sizeof(ls_step_rows) */
     const void *rows;     /* [n][channels][height][width] values of the type row_type */
-    const void *targets;  /* int32_t [n] (classes); or [n][k] if the data source's `targets` is
-                           * k > 0: double if row_type is LS_ROW_F64, else float */
+    const void *targets;  /* int32_t [n] (classes); or [n][k] if the data source's target_count
+                           * is k > 0: double if row_type is LS_ROW_F64, else float */
     ls_row_type row_type; /* type of the values, that of the data source */
     uint32_t n;           /* number of rows: the config's batch_size or one of options.step_rows */
     /* [n] weights of the rows, 0 or from 1e-9 to 1e9, as the data source's `weighted` explains;
@@ -280,7 +296,8 @@ typedef struct ls_step_rows {
 typedef struct ls_step_result {
     size_t size;     /* sizeof(ls_step_result), set by the caller */
     uint64_t number; /* number of the step, from 1 */
-    double loss;     /* mean loss over the step's rows, weighted if they have weights */
+    double loss; /* mean loss over the step's rows, weighted if they have weights, in the unit of
+                  * the records (see below) */
     double accuracy; /* share of correct predictions among the step's rows */
     double lr;       /* learning rate of the update */
     int skipped;     /* non-zero: the step updated nothing, because the loss was not finite and the
@@ -292,11 +309,18 @@ typedef struct ls_step_result {
  * may be NULL; the caller sets out->size.
  * The library does not read the rows and targets after the function has returned. Learning rate,
  * checkpoints and records are as in ls_trainer_run. An epoch has train_rows / batch_size steps,
- * rounded up, where train_rows is the field of the data source. Called by the owner.
- * Errors: LS_EINVAL (for example if row_type is not set or not that of the data source, a value is
- * not finite, or a class does not exist), LS_EINTERRUPTED (ls_trainer_interrupt was called; the
- * rows were not trained on), LS_ENONFINITE, LS_EIO, LS_EDEVICE, LS_EDIVERGED, LS_ESTALLED,
- * LS_ENOMEM, or the record callback's. */
+ * rounded up, where train_rows is the field of the data source; if that is 0, there are no epochs.
+ * Scales: if the config has data.standardize, or a loss with which targets are standardised, and
+ * no scales, the first calls learn them, from the rows up to data.scale_rows (1000). The step uses
+ * the scales of all rows so far, and later steps keep the last ones. Therefore the first
+ * minibatches must be like the later ones, shuffled for example.
+ * Units: the loss is that of the run's records: it is computed in the unit of the target, also if
+ * targets are standardised (mse: its square); only the loss of several targets with different
+ * deviations is that of the standardised targets. Called by the owner.
+ * Errors: LS_EINVAL (for example if n is 0, row_type is not set or not that of the data source, a
+ * value or target is NaN or infinite, or a class does not exist), LS_EINTERRUPTED
+ * (ls_trainer_interrupt was called; the rows were not trained on), LS_ENONFINITE, LS_EIO,
+ * LS_EDEVICE, LS_EDIVERGED, LS_ESTALLED, LS_ENOMEM, or the record callback's. */
 int ls_trainer_step(ls_trainer *trainer, const ls_step_rows *rows, ls_step_result *out,
                     ls_error *err);
 
@@ -322,7 +346,7 @@ int ls_trainer_evaluate(ls_trainer *trainer, ls_evaluation *out, ls_error *err);
  * also while training continues and after the trainer is closed. The caller releases it with
  * ls_model_release. Called by the owner, between two steps. Errors: LS_EDIVERGED, LS_EDEVICE,
  * LS_ESTALLED, LS_ENOMEM. */
-int ls_trainer_model(ls_trainer *trainer, ls_model **out, ls_error *err);
+int ls_trainer_model(ls_model **out, ls_trainer *trainer, ls_error *err);
 
 /* Saves a checkpoint: one safetensors file with all state that training needs to continue with
  * bit-identical results. The file is on the disk when the function returns. The file `path` is
@@ -361,19 +385,12 @@ typedef enum ls_load_state {
 int ls_trainer_load_weights(ls_trainer *trainer, const char *path, ls_load_state state,
                             ls_error *err);
 
-/* Adds a receiver of metrics records. After this call the trainer passes each record also to
- * `record`, in the same way as to ls_trainer_callbacks.record, with `user` as the first argument.
- * Called by the owner. Errors: LS_EINVAL (the run has ended, or there are too many receivers),
- * LS_ENOMEM. */
-int ls_trainer_add_sink(ls_trainer *trainer,
-                        int (*record)(void *user, const char *json, size_t length, ls_error *err),
-                        void *user, ls_error *err);
-
 /* ---- the end -------------------------------------------------------------------------------- */
 
 /* Closes the trainer and frees it. If a thread of the trainer is writing a checkpoint, the function
  * waits for its end. State that was not saved is lost. Models stay valid. NULL is allowed.
- * Called by the owner.
+ * Called by the owner. Check the status: it is the only report of a lost last checkpoint, besides
+ * the log, which is off unless options.host has one.
  * Returns LS_OK, or
  *
  * - LS_EIO, LS_ENONFINITE or LS_ENOMEM: the run's last checkpoint, which a thread of the trainer
@@ -382,7 +399,7 @@ int ls_trainer_add_sink(ls_trainer *trainer,
  *   thread is left running. The trainer's memory, which this thread can still access, is leaked.
  * - LS_EINVAL or LS_ECANCELED, in the cases that the top of this header lists. Only in these cases
  *   the trainer stays open. */
-int ls_trainer_close(ls_trainer *trainer);
+int ls_trainer_close(ls_trainer *trainer, ls_error *err);
 
 /* Resolves the config: applies options.set and fills in the defaults. Stores the result in *out as
  * indented JSON. The function opens no data and no devices, so it checks the keys of the model's

@@ -1,4 +1,6 @@
-/* The version of this library. Before 1.0.0 every release may change the API.
+/* The version of this library. Before 1.0.0 every minor version may change the API, and the
+ * library's SONAME changes with it; patch versions change nothing that a program sees. Structures
+ * can grow in between (status.h, "Sizes").
  *
  *     if (ls_version_number() != LS_VERSION_NUMBER)
  *         …  // the program was compiled with the headers of another version than it runs with

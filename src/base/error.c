@@ -8,12 +8,15 @@
 
 static const char unknown_status[] = "unknown status";
 
+_Static_assert(sizeof(ls_error) == 512, "the size is part of the ABI (status.h)");
+
 int ls_fail(ls_error *err, int status, const char *format, ...)
 {
     if (!err)
         return status;
     err->status = status;
     err->reason = LS_REASON_NONE;
+    memset(err->reserved, 0, sizeof err->reserved);
     va_list args;
     va_start(args, format);
     vsnprintf(err->text, sizeof err->text, format, args);

@@ -8,15 +8,20 @@
  * `size`. */
 #define SIZE_MOST 4096
 
+static int check_size(size_t size, const char *type, ls_error *err)
+{
+    return size >= sizeof size && size <= SIZE_MOST
+               ? LS_OK
+               : ls_fail(err, LS_EINVAL, "%s: `size` is not set: expected sizeof(%s)", type, type);
+}
+
 /* Reads the field `size` of a caller's structure. */
 static int read_size(size_t *size, const void *given, const char *type, ls_error *err)
 {
     if (!given)
         return ls_fail(err, LS_EINVAL, "%s: the structure is NULL", type);
     memcpy(size, given, sizeof *size);
-    return *size >= sizeof *size && *size <= SIZE_MOST
-               ? LS_OK
-               : ls_fail(err, LS_EINVAL, "%s: `size` is not set: expected sizeof(%s)", type, type);
+    return check_size(*size, type, err);
 }
 
 static int check_unknown(const void *given, size_t size, size_t known, const char *type,
@@ -32,16 +37,24 @@ static int check_unknown(const void *given, size_t size, size_t known, const cha
     return LS_OK;
 }
 
-int ls_sized_take(void *out, size_t known, const void *given, const char *type, ls_error *err)
+int ls_sized_take_element(void *out, size_t known, const void *given, size_t size, const char *type,
+                          ls_error *err)
 {
-    size_t size = 0;
     memset(out, 0, known);
-    int status = read_size(&size, given, type, err);
+    int status = check_size(size, type, err);
     if (status == LS_OK)
         status = check_unknown(given, size, known, type, err);
     if (status == LS_OK)
         memcpy(out, given, size < known ? size : known);
     return status;
+}
+
+int ls_sized_take(void *out, size_t known, const void *given, const char *type, ls_error *err)
+{
+    size_t size = 0;
+    memset(out, 0, known);
+    int status = read_size(&size, given, type, err);
+    return status ? status : ls_sized_take_element(out, known, given, size, type, err);
 }
 
 int ls_sized_give(void *out, const void *found, size_t known, const char *type, ls_error *err)

@@ -21,6 +21,11 @@
  * know); *out is zeroed then. */
 int ls_sized_take(void *out, size_t known, const void *given, const char *type, ls_error *err);
 
+/* Does the same with an element of an array, whose structure has no field `size`: the caller passes
+ * the size of all elements. */
+int ls_sized_take_element(void *out, size_t known, const void *given, size_t size, const char *type,
+                          ls_error *err);
+
 /* Copies a result to the caller's structure, whose field `size` the caller has set and keeps. If
  * the caller's header is older than this library, the fields that it does not have are left out; if
  * it is newer, the fields that this library does not have are zeroed.

@@ -115,8 +115,8 @@ static void print_closing_line(FILE *stream, const ls_result *r, const ls_summar
 {
     char value[32] = "-", seconds[32] = "-";
     const bool accuracy = strcmp(r->metric, "accuracy") == 0;
-    if (r->test_metric == r->test_metric)
-        snprintf(value, sizeof value, accuracy ? "%.2f" : "%.4g", r->test_metric);
+    if (r->metric_value == r->metric_value)
+        snprintf(value, sizeof value, accuracy ? "%.2f" : "%.4g", r->metric_value);
     if (r->seconds_per_epoch == r->seconds_per_epoch)
         snprintf(seconds, sizeof seconds, "%.1f", r->seconds_per_epoch);
     fprintf(stream, "%s %s: %s, %s sec/epoch on %s%s\n", s->judged_by, accuracy ? "acc" : r->metric,
@@ -213,7 +213,7 @@ static int train(session *s, const ls_trainer_options *options, const cli_argume
         else if (status == LS_ESTALLED && summary->members > 1 && result->steps == 0)
             cli_say("nothing was trained, so nothing was saved");
     }
-    ls_trainer_close(trainer);
+    ls_trainer_close(trainer, NULL);
     return code;
 }
 

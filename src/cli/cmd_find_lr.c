@@ -100,8 +100,8 @@ static void show_progress(void *user, const ls_step_values *s)
     const ls_progress p = {
         .epoch = 1,
         .epochs = 1,
-        .step = (uint32_t)test->count,
-        .steps = (uint32_t)test->steps,
+        .step = (uint64_t)test->count,
+        .steps = (uint64_t)test->steps,
         .loss = test->point[test->count - 1].smoothed,
         .accuracy = NAN,
         .rows_per_s = (double)s->images_per_s,
@@ -126,7 +126,7 @@ static int train(search *r, const ls_trainer_options *o, ls_error *err)
         status = cli_run(trainer, err);
     if (!cli_interrupted())
         status = ls_range_test_end(&r->test, status);
-    ls_trainer_close(trainer);
+    ls_trainer_close(trainer, NULL);
     cli_view_clear(&r->view);
     return status;
 }

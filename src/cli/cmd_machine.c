@@ -158,7 +158,7 @@ static int find_shards(int *out, bench *b, const ls_trainer_options *options, ls
     if (status)
         return status;
     *out = ls_trainer_summary(t)->shards;
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     return LS_OK;
 }
 
@@ -258,7 +258,7 @@ static int measure_one(measurement *out, const ls_trainer_options *options, cons
         fill(out, &s);
         status = LS_OK;
     }
-    ls_trainer_close(s.trainer);
+    ls_trainer_close(s.trainer, NULL);
     return status;
 }
 

@@ -87,7 +87,7 @@ static void format_number(char *out, size_t size, const session *s, int row, int
     const cli_sweep_row *r = &s->rows[row];
     double speedup = cli_sweep_speedup(s->rows, cli_sweep_count(s->sweep), row);
     const char *weights = r->result.weights_sha256;
-    const double value[WEIGHTS] = {r->result.test_metric, r->train_loss,
+    const double value[WEIGHTS] = {r->result.metric_value, r->train_loss,
                                    r->result.seconds_per_epoch, r->images_per_s, speedup};
     if (column == WEIGHTS)
         snprintf(out, size, "%.8s", weights[0] ? weights : "-");
@@ -237,7 +237,7 @@ static void run_one(session *s)
     cli_view_clear(&s->view);
     if (status && status != LS_EINTERRUPTED)
         cli_say("run %d: %s", s->row + 1, err.text);
-    ls_trainer_close(trainer);
+    ls_trainer_close(trainer, NULL);
 }
 
 static int run_all(session *s)

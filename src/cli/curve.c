@@ -43,8 +43,8 @@ void cli_curve_add(cli_curve *c, const ls_progress *p)
         c->stride *= 2;
     }
     if (p->epoch % c->stride == 0 || p->epoch == p->epochs)
-        c->point[c->count++] =
-            (cli_curve_point){p->epoch, (float)p->loss, p->evaluated ? (float)p->test_metric : NAN};
+        c->point[c->count++] = (cli_curve_point){p->epoch, (float)p->loss,
+                                                 p->evaluated ? (float)p->metric_value : NAN};
 }
 
 static double value_of(const cli_curve_point *p, bool loss)

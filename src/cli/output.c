@@ -285,13 +285,13 @@ static void explain_chance(const cli_view *view, const ls_progress *p)
 {
     char text[240];
     if (p->epoch != 1 || !p->evaluated || view->chance <= 0 || p->epochs == 1 ||
-        strcmp(p->metric, "accuracy") != 0 || p->test_metric > 1.1 * view->chance + 0.01)
+        strcmp(p->metric, "accuracy") != 0 || p->metric_value > 1.1 * view->chance + 0.01)
         return;
     snprintf(
         text, sizeof text,
         "%.4f is chance. The book's init (normal, std %g) begins like this and learns in later "
         "epochs; --set init=kaiming begins faster.",
-        p->test_metric, view->init_std);
+        p->metric_value, view->init_std);
     fputs("  ", stderr);
     cli_put_wrapped(stderr, text, 2, 2, cli_columns(stderr, CLI_TEXT_WIDTH));
 }
@@ -312,7 +312,7 @@ static void print_epoch(cli_view *view, const ls_progress *p)
         fprintf(stderr, "  %s %.4f", judged, p->test_loss);
     if (p->evaluated && metric)
         fprintf(stderr, "  %s%s%s%s %.4f%s", style(view, "\033[1m"), narrow ? judged : "",
-                narrow ? " " : "", short_name(p->metric), p->test_metric, style(view, "\033[0m"));
+                narrow ? " " : "", short_name(p->metric), p->metric_value, style(view, "\033[0m"));
     fputc('\n', stderr);
     explain_chance(view, p);
 }

@@ -303,7 +303,7 @@ void cli_sweep_row_init(cli_sweep_row *row)
 {
     memset(row, 0, sizeof *row);
     ls_result *r = &row->result;
-    r->test_accuracy = r->test_metric = r->test_loss = r->seconds_per_epoch = NAN;
+    r->metric_value = r->test_loss = r->seconds_per_epoch = NAN;
     row->train_loss = row->images_per_s = NAN;
 }
 
@@ -319,7 +319,7 @@ void cli_sweep_row_progress(cli_sweep_row *row, const ls_progress *p)
     row->images_per_s = row->result.epochs / row->inverse_rates;
 }
 
-void cli_sweep_row_end(cli_sweep_row *row, const ls_trainer *trainer, int status, const char *error)
+void cli_sweep_row_end(cli_sweep_row *row, ls_trainer *trainer, int status, const char *error)
 {
     row->ran = true;
     row->status = status;
@@ -378,10 +378,12 @@ static void put_row(ls_json_writer *w, const cli_sweep *sweep, const cli_sweep_r
     ls_json_put_string(w, "devices", r->devices[0] ? r->devices : NULL);
     ls_json_put_bool(w, "synthetic", r->synthetic);
     ls_json_put_int(w, "epochs", out->epochs);
-    ls_json_put_double(w, "test_accuracy", out->test_accuracy);
+    ls_json_put_double(w, "test_accuracy",
+                       out->metric && strcmp(out->metric, "accuracy") == 0 ? out->metric_value
+                                                                           : NAN);
     ls_json_put_double(w, "test_loss", out->test_loss);
     ls_json_put_string(w, "metric", out->metric);
-    ls_json_put_double(w, "test_metric", out->test_metric);
+    ls_json_put_double(w, "test_metric", out->metric_value);
     ls_json_put_double(w, "train_loss", r->train_loss);
     ls_json_put_double(w, "seconds_per_epoch", out->seconds_per_epoch);
     ls_json_put_double(w, "images_per_s", r->images_per_s);

@@ -77,6 +77,8 @@ static int make_group(ls_collective *c, const ls_collective_options *o, ls_error
 int ls_collective_create(ls_collective **out, const ls_collective_options *options, ls_error *err)
 {
     ls_collective_options o;
+    if (out)
+        *out = NULL;
     int status = out ? ls_sized_take(&o, sizeof o, options, "ls_collective_options", err)
                      : ls_fail(err, LS_EINVAL, "ls_collective_create: nowhere to put the group");
     if (status == LS_OK)

@@ -5,8 +5,10 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/portable_math.h"
+#include "base/sized.h"
 #include "onnx/import.h"
 
+#include <lockstep/sys/trainer.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -228,6 +230,16 @@ static int read_whole(ls_config *out, const ls_trainer_options *options, bool wr
 int ls_config_read(ls_config *out, const ls_trainer_options *options, ls_error *err)
 {
     return read_whole(out, options, false, err);
+}
+
+int ls_config_choose_run_dir(ls_config *config, const ls_trainer_options *options, ls_error *err)
+{
+    ls_trainer_sys sys = {.size = sizeof sys};
+    int status =
+        options->sys ? ls_sized_take(&sys, sizeof sys, options->sys, "ls_trainer_sys", err) : LS_OK;
+    if (status == LS_OK && !config->run_dir && !sys.program)
+        config->run_dir = "";
+    return status;
 }
 
 int ls_config_read_of_run(ls_config *out, const char *path, const ls_trainer_options *options,

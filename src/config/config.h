@@ -199,6 +199,9 @@ int ls_config_check_texts(const char *const *text, int count, const char *name, 
  * the data. The caller frees it with ls_config_fini. Errors: LS_ECONFIG with file, line and column;
  * LS_ENOENT, LS_EIO, LS_EINVAL, LS_ENOMEM. */
 int ls_config_read(ls_config *out, const ls_trainer_options *options, ls_error *err);
+/* Sets run_dir if the config does not: the program's runs get a directory below runs/, and the runs
+ * of any other caller none. Errors: LS_EINVAL (options->sys). */
+int ls_config_choose_run_dir(ls_config *config, const ls_trainer_options *options, ls_error *err);
 /* Reads the config.json of a run's directory, at `path`, in place of the options' config. Keys in
  * the file may have the names of older versions. Keys in options->set must have their present
  * names. Errors: those of ls_config_read. */

@@ -40,7 +40,7 @@ static size_t row_bytes(const ls_data_source *s)
 static size_t target_bytes(const ls_data_source *s)
 {
     const size_t number = s->row_type == LS_ROW_F64 ? sizeof(double) : sizeof(float);
-    return s->targets ? (size_t)s->targets * number : sizeof(int32_t);
+    return s->target_count ? (size_t)s->target_count * number : sizeof(int32_t);
 }
 
 static double number_at(const ls_data_source *s, const void *numbers, size_t i)
@@ -145,9 +145,9 @@ static int ask(const ls_data_source *source, int test, const uint32_t *rows, uin
         status = check_numbers(source, test, rows, count, images, values_of(source), "value", err);
     if (status)
         return status;
-    return source->targets ? check_numbers(source, test, rows, count, targets,
-                                           (size_t)source->targets, "target", err)
-                           : check_labels(source, test, rows, count, targets, err);
+    return source->target_count ? check_numbers(source, test, rows, count, targets,
+                                                (size_t)source->target_count, "target", err)
+                                : check_labels(source, test, rows, count, targets, err);
 }
 
 /* Reads the first rows of a split. */
@@ -202,7 +202,7 @@ static int scale_values(const raw_rows *rows, const ls_prep *prep, void *out, ls
 static int scale_targets(const raw_rows *rows, const ls_prep *prep, void *out, ls_error *err)
 {
     const ls_data_source *s = rows->source;
-    const size_t each = (size_t)s->targets, all = rows->rows * each;
+    const size_t each = (size_t)s->target_count, all = rows->rows * each;
     float *ready = out;
     if (each == 0) {
         memmove(out, rows->targets, rows->rows * target_bytes(s));
@@ -243,10 +243,10 @@ static int find_scales(ls_prep *prep, const raw_rows *rows, const ls_opening *o)
 {
     const ls_data_source *s = rows->source;
     const ls_measured_numbers values = {value_at, rows, rows->rows, values_of(s), s->channels},
-                              targets = {target_at, rows, rows->rows, (size_t)s->targets,
-                                         s->targets};
+                              targets = {target_at, rows, rows->rows, (size_t)s->target_count,
+                                         s->target_count};
     int status = ls_scale_values(prep, &values, o);
-    return status == LS_OK && s->targets ? ls_scale_targets(prep, &targets, o) : status;
+    return status == LS_OK && s->target_count ? ls_scale_targets(prep, &targets, o) : status;
 }
 
 /* ---- resident rows --------------------------------------------------------------------------- */
@@ -460,12 +460,13 @@ static int check(const ls_data_source *s, const ls_opening *o)
         s->height > most || s->width > most)
         return ls_fail(err, LS_EINVAL, "%.64s: rows of %d×%d×%d; sides must be 1 … %d", s->name,
                        s->channels, s->height, s->width, most);
-    if (s->targets < 0 || s->targets > most || (s->targets ? s->classes != 0 : s->classes < 2))
+    if (s->target_count < 0 || s->target_count > most ||
+        (s->target_count ? s->classes != 0 : s->classes < 2))
         return ls_fail(
             err, LS_EINVAL,
             "%.64s: %d classes and %d targets; expected 2 or more classes and no targets, "
             "or no class and 1 … %d targets",
-            s->name, s->classes, s->targets, most);
+            s->name, s->classes, s->target_count, most);
     if (!ls_row_type_name(s->row_type))
         return ls_fail(err, LS_EINVAL,
                        "%.64s: ls_data_source.row_type is %d%s; set it to LS_ROW_U8, LS_ROW_F32 or "
@@ -499,7 +500,7 @@ int ls_own_rows_open(ls_dataset *split[2], const ls_opening *o)
         .height = source->height,
         .width = source->width,
         .classes = source->classes,
-        .targets = source->targets,
+        .targets = source->target_count,
         .row_type = source->row_type == LS_ROW_U8 ? LS_ROW_U8 : LS_ROW_F32,
         .weighted = source->weighted,
         .rows = o->spec->limit > 0 ? o->spec->limit : source->train_rows,
@@ -588,8 +589,8 @@ bool ls_own_rows_observe(ls_dataset *train, const void *rows, const void *target
                           (long)n < left ? n : (size_t)left};
     const ls_measured_numbers values = {value_at, &raw, raw.rows, values_of(s->source),
                                         s->source->channels},
-                              wanted = {target_at, &raw, raw.rows, (size_t)s->source->targets,
-                                        s->source->targets};
+                              wanted = {target_at, &raw, raw.rows, (size_t)s->source->target_count,
+                                        s->source->target_count};
     if (s->values)
         add_numbers(p->mean, p->deviation, &values, (double)p->scale_rows);
     if (s->targets)

@@ -151,7 +151,8 @@ static int create(ls_pool **out, opening *o, ls_error *err)
         .inbox = options->inbox,
         /* Each worker is pinned to an equal share of all CPUs rather than to one CPU, so that the
          * workers of several programs do not all run on the first CPUs. */
-        .pinned = !options->no_pinning && o->list.backend->counted,
+        .pinning = options->pinning != LS_PINNING_OFF && o->list.backend->counted ? LS_PINNING_ON
+                                                                                  : LS_PINNING_OFF,
         .name = options->name ? options->name : o->list.backend->name,
         .start = start_worker,
         .stop = stop_worker,

@@ -10,6 +10,7 @@
 int ls_registry_create_empty(ls_registry **out, const ls_host *host, ls_error *err)
 {
     int status = ls_host_check(host, err);
+    *out = NULL;
     if (status)
         return status;
     ls_registry *registry = ls_alloc(host, sizeof *registry);

@@ -56,8 +56,8 @@ void ls_assign_shards(ls_engine *e)
         uint32_t first, count;
         if (w->presence != LS_LIVE)
             continue;
-        ls_split_by_capacity((uint32_t)(hi - lo), (uint32_t)e->live, (uint32_t)rank,
-                             e->desc.capacity ? capacity : NULL, &first, &count);
+        ls_split_by_weights((uint32_t)(hi - lo), (uint32_t)e->live, (uint32_t)rank,
+                            e->desc.capacity ? capacity : NULL, &first, &count);
         w->rank = rank++;
         w->shard_lo = lo + (int)first;
         w->shard_hi = lo + (int)(first + count);

@@ -30,12 +30,13 @@ typedef struct ls_tensor_group {
     float *to;         /* array to read into */
 } ls_tensor_group;
 
-/* Metadata of a file. Each of the two fields can be NULL: the file does not have that entry. */
+/* Metadata of a file. Each field can be NULL: the file does not have that entry. */
 typedef struct ls_tensor_notes {
     /* the state of a run, stored as "lockstep"; a file with a state also has a checksum */
     const char *state;
     /* the description of the model, stored as "lockstep_model" (config/card.h) */
     const char *card;
+    const char *steps; /* number of training steps, stored as "lockstep_steps"; NULL: not stored */
 } ls_tensor_notes;
 
 /* ---- writing -------------------------------------------------------------------------------- */
@@ -90,5 +91,8 @@ int ls_safetensors_state(char **state, const char *path, const ls_host *host, ls
  * the file has none; the caller frees it. The checksum of a file with a state is verified first.
  * Errors: those of ls_safetensors_state. */
 int ls_safetensors_card(char **card, const char *path, const ls_host *host, ls_error *err);
+
+/* Reads notes->steps in the same way. */
+int ls_safetensors_steps(char **steps, const char *path, const ls_host *host, ls_error *err);
 
 #endif

@@ -522,6 +522,11 @@ int ls_safetensors_card(char **card, const char *path, const ls_host *host, ls_e
     return read_metadata(card, "lockstep_model", path, host, err);
 }
 
+int ls_safetensors_steps(char **steps, const char *path, const ls_host *host, ls_error *err)
+{
+    return read_metadata(steps, "lockstep_steps", path, host, err);
+}
+
 /* ---- prefixes of names ----------------------------------------------------------------------- */
 
 /* Finds the shortest prefix of `name` that ends with a dot and after which a tensor's name of the

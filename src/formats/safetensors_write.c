@@ -62,6 +62,8 @@ static void write_header(ls_json_writer *w, const ls_tensor_group *groups, int c
         ls_json_put_string(w, "lockstep", notes->state);
     if (notes->card)
         ls_json_put_string(w, "lockstep_model", notes->card);
+    if (notes->steps)
+        ls_json_put_string(w, "lockstep_steps", notes->steps);
     ls_json_close(w);
     for (int g = 0; g < count; g++)
         for (int i = 0; i < groups[g].entries; i++)

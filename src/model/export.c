@@ -3,18 +3,48 @@
 
 #include "base/host.h"
 #include "base/thread_state.h"
+#include "checkpoint/checkpoint.h"
 #include "nn/safetensors.h"
 #include "onnx/onnx.h"
 #include "store/durable.h"
+#include "json/json.h"
 
+#include <string.h>
 #include <sys/stat.h>
 
 int ls_export_weights(const char *path, const ls_network *model, const float *weights,
-                      const ls_host *host, ls_error *err)
+                      uint64_t steps, const ls_host *host, ls_error *err)
 {
     char target[LS_PATH_BYTES];
     int status = ls_follow_links(target, path, err);
-    return status ? status : ls_safetensors_save(target, model, weights, host, err);
+    return status ? status : ls_safetensors_save(target, model, weights, steps, host, err);
+}
+
+/* Reads the number of steps from the state of a checkpoint. */
+static int read_state(uint64_t *steps, const char *path, const char *state, const ls_host *host,
+                      ls_error *err)
+{
+    ls_json *doc = NULL;
+    ls_state read;
+    int status = ls_json_parse(&doc, path, state, strlen(state), host, err);
+    if (status == LS_OK)
+        status = ls_state_read(&read, doc, err);
+    if (status == LS_OK)
+        *steps = read.standing.position.steps;
+    ls_json_destroy(doc);
+    return status;
+}
+
+int ls_steps_of_file(uint64_t *steps, const char *path, const ls_host *host, ls_error *err)
+{
+    char *state = NULL;
+    *steps = LS_STEPS_UNKNOWN;
+    int status = ls_safetensors_state(&state, path, host, err);
+    if (status == LS_OK)
+        status = state ? read_state(steps, path, state, host, err)
+                       : ls_safetensors_load_steps(steps, path, host, err);
+    ls_free(host, state);
+    return status;
 }
 
 int ls_export_onnx(const char *path, const ls_network *model, const float *weights,
@@ -43,10 +73,13 @@ int ls_export_onnx(const char *path, const ls_network *model, const float *weigh
 int ls_trained_export(ls_exported *out, const ls_trained *t, const char *path, ls_error *err)
 {
     struct stat st;
+    uint64_t steps = LS_STEPS_UNKNOWN;
     const bool onnx = ls_path_ends_with(path, ".onnx");
-    const int status =
-        onnx ? ls_export_onnx(path, t->model, t->weights, &t->config, t->card.prep, t->host, err)
-             : ls_export_weights(path, t->model, t->weights, t->host, err);
+    int status = onnx ? LS_OK : ls_steps_of_file(&steps, t->weights_path, t->host, err);
+    if (status == LS_OK)
+        status = onnx ? ls_export_onnx(path, t->model, t->weights, &t->config, t->card.prep,
+                                       t->host, err)
+                      : ls_export_weights(path, t->model, t->weights, steps, t->host, err);
     *out = (ls_exported){.tensors = t->model->params + t->model->stats,
                          .ir_version = onnx ? LS_ONNX_IR_VERSION : 0,
                          .opset = onnx ? LS_ONNX_OPSET : 0};

@@ -4,9 +4,11 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "base/thread_state.h"
+#include "model/export.h"
 #include "nn/safetensors.h"
 
 #include <lockstep/model.h>
+#include <math.h>
 #include <string.h>
 
 static int open_model(ls_model **out, const char *path, const ls_model_options *o, ls_error *err)
@@ -16,6 +18,7 @@ static int open_model(ls_model **out, const char *path, const ls_model_options *
     float *weights = NULL;
     ls_inference *inference = NULL;
     ls_model *s = NULL;
+    uint64_t steps = LS_STEPS_UNKNOWN;
     int status = ls_card_read(&card, path, o->host, err);
     if (status)
         return status;
@@ -26,7 +29,9 @@ static int open_model(ls_model **out, const char *path, const ls_model_options *
     if (status == LS_OK)
         status = ls_inference_predict_on(inference, o->device ? o->device : "cpu:1", err);
     if (status == LS_OK)
-        status = ls_model_create(&s, inference, weights, 0, err);
+        status = ls_steps_of_file(&steps, path, o->host, err);
+    if (status == LS_OK)
+        status = ls_model_create(&s, inference, weights, steps, err);
     /* a prediction of no rows opens the device, so errors of opening are returned here */
     if (status == LS_OK)
         status = ls_model_predict(s, NULL, inference->preprocessing.floats ? LS_ROW_F32 : LS_ROW_U8,
@@ -46,9 +51,10 @@ int ls_model_open(ls_model **out, const char *path, const ls_model_options *opti
     LS_OWN_ARITHMETIC;
     ls_model_options o = {.size = sizeof o};
     /* "no room" in the message: `out` is NULL */
+    if (out)
+        *out = NULL;
     if (!out || !path)
         return ls_fail(err, LS_EINVAL, "ls_model_open: no path, or no room for the model");
-    *out = NULL;
     int status = options ? ls_sized_take(&o, sizeof o, options, "ls_model_options", err) : LS_OK;
     if (status == LS_OK)
         status = ls_host_check(o.host, err);
@@ -71,44 +77,85 @@ static int check_columns(const ls_prep *prep, const bool *seen, ls_error *err)
     return LS_OK;
 }
 
-static int put_fields(const ls_prep *prep, const ls_field *fields, size_t count, bool *seen,
-                      double *row, ls_error *err)
+/* Converts a field to the arguments of ls_prep_put: a text, or NULL and a number. */
+static int check_field(ls_field *f, ls_error *err)
+{
+    const bool has_text = f->kind == LS_FIELD_TEXT;
+    if (f->kind != LS_FIELD_MISSING && f->kind != LS_FIELD_NUMBER && !has_text)
+        return ls_fail(err, LS_EINVAL,
+                       "ls_model_row: column \"%.60s\": kind %d; expected LS_FIELD_NUMBER, "
+                       "LS_FIELD_TEXT or LS_FIELD_MISSING",
+                       f->column, (int)f->kind);
+    if (has_text && !f->text)
+        return ls_fail(err, LS_EINVAL,
+                       "ls_model_row: column \"%.60s\": the kind is LS_FIELD_TEXT, and there is no "
+                       "text",
+                       f->column);
+    f->text = has_text ? f->text : NULL;
+    f->number = f->kind == LS_FIELD_MISSING ? NAN : f->number;
+    return LS_OK;
+}
+
+static int put_field(const ls_prep *prep, ls_field *f, bool *seen, double *row, ls_error *err)
+{
+    ls_error why;
+    ls_prep_found found = LS_PREP_KNOWN;
+    const int column = f->column ? ls_prep_find(prep, f->column) : -1;
+    if (column < 0)
+        return LS_OK;
+    if (seen[column])
+        return ls_fail(err, LS_EINVAL, "ls_model_row: column \"%.60s\" is there twice", f->column);
+    seen[column] = true;
+    int status = check_field(f, err);
+    if (status)
+        return status;
+    status = ls_prep_put(prep, column, f->text, f->number, row, "", &found, &why);
+    return status ? ls_fail(err, status, "%s", why.text) : LS_OK;
+}
+
+static int put_fields(const ls_prep *prep, const ls_field *fields, size_t count, size_t size,
+                      bool *seen, double *row, ls_error *err)
 {
     int status = LS_OK;
-    const size_t stride = count > 0 ? fields->size : 0;
     for (size_t i = 0; status == LS_OK && i < count; i++) {
         ls_field f;
-        status = ls_sized_take(&f, sizeof f, (const char *)fields + i * stride, "ls_field", err);
-        if (status == LS_OK && f.size != stride)
-            status = ls_fail(err, LS_EINVAL,
-                             "ls_model_row: `size` of field %zu is %zu, that of the first is %zu",
-                             i, f.size, stride);
-        const int column = status == LS_OK && f.column ? ls_prep_find(prep, f.column) : -1;
-        if (column < 0)
-            continue;
-        if (seen[column])
-            return ls_fail(err, LS_EINVAL, "ls_model_row: column \"%.60s\" is there twice",
-                           f.column);
-        seen[column] = true;
-        ls_error why;
-        ls_prep_found found = LS_PREP_KNOWN;
-        status = ls_prep_put(prep, column, f.text, f.number, row, "", &found, &why);
-        if (status)
-            ls_fail(err, status, "%s", why.text);
+        status = ls_sized_take_element(&f, sizeof f, (const char *)fields + i * size, size,
+                                       "ls_field", err);
+        if (status == LS_OK)
+            status = put_field(prep, &f, seen, row, err);
     }
     return status ? status : check_columns(prep, seen, err);
 }
 
-int ls_model_row(const ls_model *model, const ls_field *fields, size_t count, double *row,
-                 size_t capacity, ls_error *err)
+/* Returns the description of the table on which the model was trained; NULL: it was no table. */
+static const ls_prep *table_of(const ls_model *model)
+{
+    const ls_prep *prep = model ? ls_card_of_model(model)->prep : NULL;
+    return prep && prep->kind == LS_PREP_TABLE ? prep : NULL;
+}
+
+int ls_model_column_count(const ls_model *model)
+{
+    const ls_prep *prep = table_of(model);
+    return prep ? prep->columns : 0;
+}
+
+const char *ls_model_column_name(const ls_model *model, int index)
+{
+    return index >= 0 && index < ls_model_column_count(model) ? table_of(model)->column[index].name
+                                                              : NULL;
+}
+
+int ls_model_row(const ls_model *model, const ls_field *fields, size_t count, size_t field_size,
+                 double *row, size_t capacity, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
     if (!model || !row || (count > 0 && !fields))
         return ls_fail(err, LS_EINVAL, "ls_model_row: no model, fields or row");
     const ls_inference *i = model->inference;
-    const ls_prep *prep = i->card.prep;
+    const ls_prep *prep = table_of(model);
     /* a model that was not trained on a table: its rows have no columns with names */
-    if (!prep || prep->kind != LS_PREP_TABLE)
+    if (!prep)
         return ls_fail(err, LS_EUNSUPPORTED,
                        "ls_model_row: the model's rows have no columns of names; pass whole rows "
                        "to ls_model_predict");
@@ -120,7 +167,7 @@ int ls_model_row(const ls_model *model, const ls_field *fields, size_t count, do
     if (!seen)
         return ls_fail(err, LS_ENOMEM, "out of memory for a row");
     ls_c_locale locale = ls_c_locale_enter();
-    status = put_fields(prep, fields, count, seen, row, err);
+    status = put_fields(prep, fields, count, field_size, seen, row, err);
     ls_c_locale_leave(locale);
     ls_free(i->host, seen);
     return status;

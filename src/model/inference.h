@@ -84,8 +84,8 @@ int ls_inference_predict_on(ls_inference *i, const char *device, ls_error *err);
 
 /* Does the work of ls_model_predict with checked arguments, on a predictor that serves no other
  * caller. Any thread. */
-int ls_predictor_run(ls_model *model, const void *rows, ls_row_type type, uint32_t n, int form,
-                     void *outputs, ls_error *err);
+int ls_predictor_run(const ls_model *model, const void *rows, ls_row_type type, uint32_t n,
+                     int form, void *outputs, ls_error *err);
 /* Closes all predictors. None may serve a caller. */
 void ls_predictors_close(ls_inference *i);
 

@@ -106,9 +106,9 @@ int ls_model_check_call(const ls_model *s, const char *caller, uint32_t n, int f
     if (n > 0 && !outputs)
         return ls_fail(err, LS_EINVAL, "%s: no room for the outputs", caller);
     const int plain = form & ~LS_OUTPUT_F64;
-    if (plain != LS_OUTPUT_PROBABILITIES && plain != LS_OUTPUT_LOGITS)
+    if (plain != LS_OUTPUT_PREDICTION && plain != LS_OUTPUT_LOGITS)
         return ls_fail(err, LS_EINVAL,
-                       "%s: form %d; expected LS_OUTPUT_PROBABILITIES or LS_OUTPUT_LOGITS, or one "
+                       "%s: form %d; expected LS_OUTPUT_PREDICTION or LS_OUTPUT_LOGITS, or one "
                        "of them | LS_OUTPUT_F64",
                        caller, form);
     if (ls_inference_is_inherited(s->inference))
@@ -120,7 +120,7 @@ int ls_model_check_call(const ls_model *s, const char *caller, uint32_t n, int f
     return status ? status : ls_stack_check(LS_PREDICT_STACK_BYTES, caller, err);
 }
 
-int ls_model_predict(ls_model *s, const void *rows, ls_row_type type, uint32_t n, int form,
+int ls_model_predict(const ls_model *s, const void *rows, ls_row_type type, uint32_t n, int form,
                      void *outputs, size_t capacity, ls_error *err)
 {
     /* sets Lockstep's floating-point mode until the function returns (base/thread_state.h) */
@@ -149,7 +149,7 @@ int ls_model_save(const ls_model *s, const char *path, ls_error *err)
     if (!s || !path)
         return ls_fail(err, LS_EINVAL, "ls_model_save: no model, or no path");
     const ls_network model = model_of(s);
-    return ls_export_weights(path, &model, s->canonical, s->inference->host, err);
+    return ls_export_weights(path, &model, s->canonical, s->steps, s->inference->host, err);
 }
 
 int ls_model_export(const ls_model *s, const char *path, ls_error *err)

@@ -23,8 +23,7 @@ static int view_of(ls_trained *out, const ls_model *m, ls_error *err)
     const ls_card *card = ls_card_of_model(m);
     if (!card->config.doc || !card->prep)
         return ls_fail(err, LS_EUNSUPPORTED,
-                       "ls_rows_open: the model has no description of its rows; pass rows to "
-                       "ls_model_predict");
+                       "the model has no description of its rows; pass rows to ls_model_predict");
     return ls_trained_view(out, card, i->model, m->canonical, i->host, err);
 }
 
@@ -50,9 +49,10 @@ int ls_rows_open(ls_rows **out, ls_model *model, const char *path, const ls_rows
 {
     LS_OWN_ARITHMETIC;
     ls_rows_options o = {.size = sizeof o};
+    if (out)
+        *out = NULL;
     if (!out || !model || !path)
         return ls_fail(err, LS_EINVAL, "ls_rows_open: no model, no path, or no room for the rows");
-    *out = NULL;
     int status = options ? ls_sized_take(&o, sizeof o, options, "ls_rows_options", err) : LS_OK;
     if (status)
         return status;
@@ -116,38 +116,47 @@ static void describe(ls_evaluation *out, const ls_trained *view, const ls_traine
         ls_metric_to_report(view->config.loss, view->config.metrics, &e->measured);
     *out = (ls_evaluation){.rows = e->data->rows,
                            .loss = value[LS_METRIC_LOSS],
-                           .accuracy = value[LS_METRIC_ACCURACY],
                            .metric = ls_metric_names[metric],
-                           .value = value[metric]};
+                           .metric_value = value[metric]};
 }
 
-int ls_rows_evaluate(const ls_rows *r, ls_evaluation *out, ls_error *err)
+static int evaluate(ls_evaluation *out, const ls_model *model, const char *path, uint32_t limit,
+                    ls_error *err)
+{
+    const ls_inference *i = model->inference;
+    ls_trained view = {.host = i->host};
+    ls_trained_evaluation e = {0};
+    int status = view_of(&view, model, err);
+    view.input_format.limit = limit;
+    if (status == LS_OK)
+        status = ls_trained_view_data(&view, path, err);
+    if (status == LS_OK)
+        status = ls_trained_evaluate(&e, &view, false, i->registry, i->device, err);
+    if (status == LS_OK)
+        describe(out, &view, &e);
+    ls_trained_evaluation_free(&e, &view);
+    ls_trained_view_end(&view);
+    return status;
+}
+
+int ls_model_evaluate(const ls_model *model, const char *path, const ls_rows_options *options,
+                      ls_evaluation *out, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
     ls_evaluation result = {0};
-    if (!r || !out)
-        return ls_fail(err, LS_EINVAL, "ls_rows_evaluate: no rows, or no room for the result");
+    ls_rows_options o = {.size = sizeof o};
+    if (!model || !path || !out)
+        return ls_fail(err, LS_EINVAL,
+                       "ls_model_evaluate: no model, no path, or no room for the result");
     int status = ls_sized_give(out, &result, sizeof result, "ls_evaluation", err);
+    if (status == LS_OK && options)
+        status = ls_sized_take(&o, sizeof o, options, "ls_rows_options", err);
     if (status)
         return status;
-    const ls_inference *i = r->model->inference;
-    ls_trained view = {.host = i->host};
-    ls_trained_evaluation e = {0};
     ls_c_locale locale = ls_c_locale_enter();
-    status = view_of(&view, r->model, err);
-    view.input_format.limit = r->view.input_format.limit ? r->read.rows : 0;
-    if (status == LS_OK)
-        status = ls_trained_view_data(&view, r->path, err);
-    if (status == LS_OK)
-        status = ls_trained_evaluate(&e, &view, false, i->registry, i->device, err);
-    if (status == LS_OK) {
-        describe(&result, &view, &e);
-        status = ls_sized_give(out, &result, sizeof result, "ls_evaluation", err);
-    }
-    ls_trained_evaluation_free(&e, &view);
-    ls_trained_view_end(&view);
+    status = evaluate(&result, model, path, o.limit, err);
     ls_c_locale_leave(locale);
-    return status;
+    return status ? status : ls_sized_give(out, &result, sizeof result, "ls_evaluation", err);
 }
 
 void ls_rows_close(ls_rows *r)

@@ -21,7 +21,7 @@ ls_task ls_meaning_task(const ls_meaning *m)
 {
     if (!m->loss || !m->loss->vectors)
         return LS_TASK_CLASSES;
-    return m->loss->bits ? LS_TASK_LABELS : LS_TASK_VALUES;
+    return m->loss->bits ? LS_TASK_YES_NO : LS_TASK_VALUES;
 }
 
 static void softmax(double *out, const float *logits, int classes)

@@ -94,7 +94,7 @@ ls_predicted ls_predictions_at(ls_predictions *p, uint32_t i)
                         .target = learnt ? p->target : NULL};
     if (!p->values)
         row.best = ls_best_class(network, p->outputs, &row.probability);
-    ls_outputs(p->output, network, LS_OUTPUT_PROBABILITIES, &meaning);
+    ls_outputs(p->output, network, LS_OUTPUT_PREDICTION, &meaning);
     ls_outputs(p->logits, network, LS_OUTPUT_LOGITS, &meaning);
     for (int k = 0; learnt && k < p->targets; k++)
         p->target[k] = target_in_data(t->card.prep, (size_t)k, learnt[k]);

@@ -264,7 +264,7 @@ static void give_back(ls_inference *i, predictor *p)
     pthread_mutex_unlock(&i->lock);
 }
 
-int ls_predictor_run(ls_model *s, const void *rows, ls_row_type type, uint32_t n, int form,
+int ls_predictor_run(const ls_model *s, const void *rows, ls_row_type type, uint32_t n, int form,
                      void *outputs, ls_error *err)
 {
     predictor *p;

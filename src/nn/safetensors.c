@@ -4,6 +4,9 @@
 #include "base/error.h"
 #include "base/host.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 /* Writes the tensors of the group with this prefix to *out. The prefix "" stands for the weights
  * and includes running statistics. The caller frees the entries of the group; their names belong to
  * the model. Errors: LS_ENOMEM. */
@@ -44,10 +47,9 @@ static int new_groups(ls_tensor_group **out, int count, const ls_host *host, ls_
 
 /* ---- saving --------------------------------------------------------------------------------- */
 
-int ls_safetensors_write(ls_file_writer *w, const ls_network *model, const ls_tensors_out *groups,
-                         int count, const char *state, const ls_host *host, ls_error *err)
+static int write_groups(ls_file_writer *w, const ls_network *model, const ls_tensors_out *groups,
+                        int count, const ls_tensor_notes *notes, const ls_host *host, ls_error *err)
 {
-    const ls_tensor_notes notes = {.state = state, .card = model->card};
     ls_tensor_group *list;
     int status = new_groups(&list, count, host, err);
     for (int g = 0; g < count && status == LS_OK; g++) {
@@ -55,22 +57,53 @@ int ls_safetensors_write(ls_file_writer *w, const ls_network *model, const ls_te
         list[g].from = groups[g].values;
     }
     if (status == LS_OK)
-        status = ls_tensor_file_write(w, list, count, &notes, host, err);
+        status = ls_tensor_file_write(w, list, count, notes, host, err);
     free_groups(list, count, host);
     return status;
 }
 
+int ls_safetensors_write(ls_file_writer *w, const ls_network *model, const ls_tensors_out *groups,
+                         int count, const char *state, const ls_host *host, ls_error *err)
+{
+    const ls_tensor_notes notes = {.state = state, .card = model->card};
+    return write_groups(w, model, groups, count, &notes, host, err);
+}
+
 int ls_safetensors_save(const char *path, const ls_network *model, const float *canonical,
-                        const ls_host *host, ls_error *err)
+                        uint64_t steps, const ls_host *host, ls_error *err)
 {
     const ls_tensors_out weights = {"", canonical};
+    char number[24];
+    snprintf(number, sizeof number, "%llu", (unsigned long long)steps);
+    const ls_tensor_notes notes = {.card = model->card,
+                                   .steps = steps == LS_STEPS_UNKNOWN ? NULL : number};
     ls_file_writer w;
     int status = ls_replace_begin(&w, path, host, err);
     if (status == LS_OK)
-        status = ls_safetensors_write(&w, model, &weights, 1, NULL, host, err);
+        status = write_groups(&w, model, &weights, 1, &notes, host, err);
     if (status == LS_OK)
         status = ls_replace_commit(&w, err);
     ls_file_writer_abandon(&w);
+    return status;
+}
+
+int ls_safetensors_load_steps(uint64_t *steps, const char *path, const ls_host *host, ls_error *err)
+{
+    char *text = NULL, *end;
+    *steps = LS_STEPS_UNKNOWN;
+    int status = ls_safetensors_steps(&text, path, host, err);
+    if (status || !text)
+        return status;
+    const unsigned long long number = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end || number == UINT64_MAX)
+        status =
+            ls_fail(err, LS_EDATA,
+                    "%.300s: lockstep_steps in its metadata is \"%.40s\"; expected a number of "
+                    "training steps",
+                    path, text);
+    else
+        *steps = number;
+    ls_free(host, text);
     return status;
 }
 

@@ -23,13 +23,20 @@ typedef struct ls_tensors_in {
     float *values;
 } ls_tensors_in;
 
+#define LS_STEPS_UNKNOWN UINT64_MAX
+
 /* ---- saving --------------------------------------------------------------------------------- */
 
 /* Writes the canonical weights as fp32 tensors under their names. The file is written under a
  * temporary name and renamed to `path` when complete. Therefore a failure leaves the former file as
- * it is. Errors: LS_EIO, with the path and the operating system's reason; LS_ENOMEM. Any thread. */
+ * it is. `steps`: number of training steps, which is stored too; LS_STEPS_UNKNOWN: not known.
+ * Errors: LS_EIO, with the path and the operating system's reason; LS_ENOMEM. Any thread. */
 int ls_safetensors_save(const char *path, const ls_network *model, const float *canonical,
-                        const ls_host *host, ls_error *err);
+                        uint64_t steps, const ls_host *host, ls_error *err);
+/* Reads the number of training steps from a file of ls_safetensors_save. LS_STEPS_UNKNOWN: the file
+ * does not have it. Errors: LS_ENOENT, LS_EIO, LS_EDATA, LS_ENOMEM. */
+int ls_safetensors_load_steps(uint64_t *steps, const char *path, const ls_host *host,
+                              ls_error *err);
 
 /* Writes `groups`, which have different prefixes, one after another as the contents of a file that
  * the caller opens and finishes. A prefix other than "" must contain a '/', because the names of

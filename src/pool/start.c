@@ -30,10 +30,10 @@ static int take_options(ls_pool_options *out, const ls_pool_options *o, ls_error
                        "%d CPUs per worker: expected 1 or more, or 0 for an equal "
                        "share",
                        out->cpus_per_worker);
-    if (out->cpus_per_worker > 0 && !out->pinned)
+    if (out->cpus_per_worker > 0 && out->pinning != LS_PINNING_ON)
         return ls_fail(err, LS_EINVAL,
                        "cpus_per_worker is %d, but workers are not pinned: set "
-                       "options.pinned",
+                       "options.pinning to LS_PINNING_ON",
                        out->cpus_per_worker);
     out->caller_works = out->caller_works != 0;
     if (out->borrowed < 0 || out->borrowed > out->workers - out->caller_works)
@@ -57,7 +57,7 @@ static int plan_cpus(ls_pool *pool)
         return 1;
     }
     int usable = ls_usable_cpus(all.count, ls_cgroup_quota(""));
-    if (!o->pinned)
+    if (o->pinning != LS_PINNING_ON)
         return usable;
     ls_cpus_cores(&core, &all, "");
     int want = usable < all.count ? 0 : o->cpus_per_worker;

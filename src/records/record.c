@@ -230,7 +230,7 @@ const ls_record_key ls_record_keys[] = {
     {IN(RUN_END), "epochs", LS_MEMBER_INT, AT(of.end.result.epochs)},
     {IN(RUN_END), "steps", LS_MEMBER_UINT, AT(of.end.result.steps)},
     {IN(RUN_END), "skipped_steps", LS_MEMBER_INT_IF_ANY, AT(of.end.skipped)},
-    {IN(RUN_END), "test_accuracy", LS_MEMBER_DOUBLE_OR_NULL, AT(of.end.result.test_accuracy)},
+    {IN(RUN_END), "test_accuracy", LS_MEMBER_DOUBLE_OR_NULL, AT(of.end.test_accuracy)},
     {IN(RUN_END), "seconds_per_epoch", LS_MEMBER_DOUBLE_OR_NULL,
      AT(of.end.result.seconds_per_epoch), VARIES},
     {IN(RUN_END), "devices", LS_FORM_ARRAY, .put = put_devices, VARIES},

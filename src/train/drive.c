@@ -248,9 +248,8 @@ static int describe_evaluation(ls_evaluation *out, const ls_trainer *t, ls_error
     const ls_result *r = &t->reported.result;
     const ls_evaluation found = {.rows = ls_dataset_rows(t->data[LS_TEST]),
                                  .loss = r->test_loss,
-                                 .accuracy = r->test_accuracy,
                                  .metric = r->metric,
-                                 .value = r->test_metric};
+                                 .metric_value = r->metric_value};
     return out ? ls_sized_give(out, &found, sizeof found, "ls_evaluation", err) : LS_OK;
 }
 
@@ -300,9 +299,11 @@ static int take_model(ls_trainer *t, ls_model **out, ls_error *err)
                                     t->position.steps, err);
 }
 
-int ls_trainer_model(ls_trainer *t, ls_model **out, ls_error *err)
+int ls_trainer_model(ls_model **out, ls_trainer *t, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
+    if (out)
+        *out = NULL;
     LS_TRAINER_CALL(t, "ls_trainer_model", err);
     return out ? take_model(t, out, err)
                : ls_fail(err, LS_EINVAL, "ls_trainer_model: nowhere to put the model");
@@ -435,18 +436,3 @@ int ls_trainer_load_weights(ls_trainer *t, const char *path, ls_load_state state
     return load(t, "ls_trainer_load_weights", path, &state, err);
 }
 
-/* ---- records -------------------------------------------------------------------------------- */
-
-int ls_trainer_add_sink(ls_trainer *t,
-                        int (*record)(void *user, const char *json, size_t length, ls_error *err),
-                        void *user, ls_error *err)
-{
-    LS_TRAINER_CALL(t, "ls_trainer_add_sink", err);
-    ls_sink *sink;
-    if (t->life == LS_ENDED || !record)
-        return ls_fail(err, LS_EINVAL,
-                       record ? "ls_trainer_add_sink: the run has ended, there are no more records"
-                              : "ls_trainer_add_sink: no callback");
-    int status = ls_sink_callback(&sink, record, user, t->host, err);
-    return status ? status : ls_sinks_add(&t->records.sinks, sink, err);
-}

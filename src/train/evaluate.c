@@ -33,10 +33,10 @@ static int measure(struct ls_trainer *t, ls_error *err)
                                    .loss = &t->config.vector_loss};
     const double weight = ls_sum_weights(view.weights, r->row, r->rows, 1);
     t->reported.result.test_loss = ls_loss_of_run(t, ls_loss_mean(sum.loss, weight));
-    t->reported.result.test_accuracy = ls_loss_accuracy(t->config.loss, sum.correct, r->rows);
+    t->reported.accuracy = ls_loss_accuracy(t->config.loss, sum.correct, r->rows);
     ls_measured_clear(&t->reported.measured);
     t->reported.measured.value[LS_METRIC_LOSS] = t->reported.result.test_loss;
-    t->reported.measured.value[LS_METRIC_ACCURACY] = t->reported.result.test_accuracy;
+    t->reported.measured.value[LS_METRIC_ACCURACY] = t->reported.accuracy;
     int status = r->scores
                      ? ls_measure(&t->reported.measured, t->config.metrics, &judged, t->host, err)
                      : LS_OK;
@@ -128,7 +128,7 @@ static void warn_of_result(const struct ls_trainer *t)
                           .least_loss = at->least_loss,
                           .epoch = at->epoch + 1,
                           .least_epoch = at->least_epoch,
-                          .accuracy = t->reported.result.test_accuracy,
+                          .accuracy = t->reported.accuracy,
                           /* a median can be worse than the mean by r2 */
                           .r2 = t->config.loss->rule == LS_VECTOR_MSE ? value[LS_METRIC_R2] : NAN,
                           .auc = value[LS_METRIC_AUC]},

@@ -531,6 +531,8 @@ static int read_config(ls_trainer *t, ls_error *err)
     char *own = NULL;
     int status = given ? ls_config_read(&t->config, &t->options, err) : LS_OK;
     if (status == LS_OK && given)
+        status = ls_config_choose_run_dir(&t->config, &t->options, err);
+    if (status == LS_OK && given)
         status = ls_config_pack(&t->config, &t->options, err);
     if (status == LS_OK && t->config.cluster.admits && !t->config.cluster.survives_loss)
         status =
@@ -611,8 +613,8 @@ int ls_open_run(ls_trainer *t, ls_error *err)
                                     ls_open_run_dir, ls_open_sinks, ls_open_saver,
                                     ls_coordination_create, summarise, log_warnings, begin_late};
     int status = LS_OK;
-    t->reported.result.test_loss = t->reported.result.test_accuracy =
-        t->reported.result.seconds_per_epoch = NAN;
+    t->reported.result.test_loss = t->reported.result.seconds_per_epoch = NAN;
+    t->reported.accuracy = NAN;
     t->reported.metric = LS_METRIC_CONFUSION;
     t->reported.result.checkpoint = "";
     t->dir.lock.fd = -1;

@@ -201,7 +201,7 @@ int ls_record_eval(struct ls_trainer *t, double seconds, ls_error *err)
 {
     ls_record r = {.type = LS_RECORD_EVAL, .epoch = t->position.epoch + 1};
     r.of.eval = (ls_eval_values){.test_loss = t->reported.result.test_loss,
-                                 .test_accuracy = t->reported.result.test_accuracy,
+                                 .test_accuracy = t->reported.accuracy,
                                  .seconds = seconds,
                                  .measured = t->reported.measured,
                                  .best = t->position.best.epoch > 0 &&
@@ -222,6 +222,7 @@ int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_er
         .status = ended,
         .error = failed ? error : NULL,
         .result = t->reported.result,
+        .test_accuracy = t->reported.accuracy,
         .skipped = t->position.skipped < INT_MAX ? (int)t->position.skipped : INT_MAX,
         .checkpoint = t->reported.result.saved ? t->reported.result.checkpoint : NULL,
         .best_checkpoint = ls_best_checkpoint(t),
@@ -285,9 +286,8 @@ void ls_report_progress(const ls_coordination *c, bool epoch_done, bool evaluate
         .epoch_done = epoch_done,
         .evaluated = evaluated,
         .test_loss = t->reported.result.test_loss,
-        .test_accuracy = t->reported.result.test_accuracy,
         .metric = t->reported.result.metric,
-        .test_metric = t->reported.result.test_metric,
+        .metric_value = t->reported.result.metric_value,
     };
     t->callbacks.progress(t->callbacks.user, &p);
 }
@@ -299,12 +299,12 @@ void ls_report_metric(struct ls_trainer *t, const ls_measured *measured)
     t->reported.result.metric = ls_metric_names[metric];
     double value = NAN;
     if (metric == LS_METRIC_ACCURACY)
-        value = t->reported.result.test_accuracy;
+        value = t->reported.accuracy;
     else if (metric == LS_METRIC_LOSS)
         value = t->reported.result.test_loss;
     else if (measured)
         value = measured->value[metric];
-    t->reported.result.test_metric = value;
+    t->reported.result.metric_value = value;
 }
 
 /* ---- the timeline --------------------------------------------------------------------------- */

@@ -102,9 +102,9 @@ void ls_standing_of(ls_standing *out, const struct ls_trainer *t)
     out->position = t->position;
     out->epochs = r->epochs;
     out->test_loss = r->test_loss;
-    out->test_accuracy = r->test_accuracy;
+    out->test_accuracy = t->reported.accuracy;
     out->metric = t->reported.metric;
-    out->test_metric = r->test_metric;
+    out->test_metric = r->metric_value;
 }
 
 void ls_take_standing(struct ls_trainer *t, const ls_standing *s)
@@ -114,11 +114,11 @@ void ls_take_standing(struct ls_trainer *t, const ls_standing *s)
     r->steps = s->position.steps;
     r->epochs = s->epochs;
     r->test_loss = s->test_loss;
-    r->test_accuracy = s->test_accuracy;
+    t->reported.accuracy = s->test_accuracy;
     if (s->metric != LS_METRIC_CONFUSION) {
         t->reported.metric = s->metric;
         r->metric = ls_metric_names[s->metric];
-        r->test_metric = s->test_metric;
+        r->metric_value = s->test_metric;
     }
     if (s->epochs > 0)
         r->seconds_per_epoch = s->position.trained_s / s->epochs;

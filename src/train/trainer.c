@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <string.h>
 
-static int close_trainer(ls_trainer *t);
+static int close_trainer(ls_trainer *t, ls_error *err);
 
 /* Opens a trainer. *again becomes true if this host was being admitted to a run and another host
  * was lost meanwhile. The caller then calls the function once more, to ask for another admission.
@@ -45,7 +45,7 @@ static int open_once(ls_trainer **out, const ls_trainer_options *o, bool *again,
         ls_log(t->host, LS_LOG_WARNING, "%.400s; asking to be admitted once more", why.text);
     if (t->members.cluster)
         ls_cluster_leave(t->members.cluster, why.text);
-    if (close_trainer(t))
+    if (close_trainer(t, NULL))
         *again = false;
     if (err)
         *err = why;
@@ -58,6 +58,7 @@ int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_erro
     ls_trainer_options o;
     if (!out)
         return ls_fail(err, LS_EINVAL, "ls_trainer_open: no room for the trainer");
+    *out = NULL;
     int status = ls_sized_take(&o, sizeof o, options, "ls_trainer_options", err);
     if (status == LS_OK)
         status = ls_host_check(o.host, err);
@@ -70,9 +71,9 @@ int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_erro
 
 /* Ends the records. If the caller has trained with ls_trainer_step, the run ends here. The status
  * of the run is then the error that ended the training or, if there is none, the status of the last
- * checkpoint. Sets *unsaved to the status of the last checkpoint. Returns LS_ESTALLED if a save
+ * checkpoint. Sets *unsaved to the error of the last checkpoint. Returns LS_ESTALLED if a save
  * hangs; the records are then not ended. */
-static int close_records(ls_trainer *t, int *unsaved)
+static int close_records(ls_trainer *t, ls_error *unsaved)
 {
     ls_error err;
     int status = ls_saver_stop(t->dir.saver);
@@ -80,7 +81,7 @@ static int close_records(ls_trainer *t, int *unsaved)
         return status;
     const ls_error *save = ls_saver_unsaved(t->dir.saver);
     const ls_error *end = save && t->broken.status == LS_OK ? save : &t->broken;
-    *unsaved = save ? save->status : LS_OK;
+    *unsaved = save ? *save : (ls_error){0};
     if (t->life == LS_BEGUN)
         ls_record_run_end(t, end->status, end->text, NULL);
     ls_sinks_close(&t->records.sinks, NULL);
@@ -94,13 +95,14 @@ static int close_records(ls_trainer *t, int *unsaved)
     return LS_OK;
 }
 
-/* Frees the trainer, and returns the error of the last checkpoint. If a worker has stalled, or a
+/* Frees the trainer, and fails with the error of the last checkpoint. If a worker has stalled, or a
  * save hangs, returns LS_ESTALLED and leaves the trainer's memory allocated, because the thread
  * that hangs can still use the memory. */
-static int close_trainer(ls_trainer *t)
+static int close_trainer(ls_trainer *t, ls_error *err)
 {
     const ls_host *host = t->host;
-    int unsaved = LS_OK, status = close_records(t, &unsaved);
+    ls_error unsaved = {0};
+    int status = close_records(t, &unsaved);
     /* A group of workers can have pinned (locked in RAM, for a device) memory of the cluster. So
      * the engine is stopped before that memory is freed. */
     if (ls_engine_stop(t->engine))
@@ -109,7 +111,9 @@ static int close_trainer(ls_trainer *t)
         status = LS_ESTALLED;
     ls_dir_lock_release(&t->dir.lock);
     if (status)
-        return LS_ESTALLED;
+        return ls_fail(err, LS_ESTALLED,
+                       "ls_trainer_close: a worker or a save has not returned; its thread is left "
+                       "running, with the memory that it uses");
     ls_trace_destroy(t->records.trace);
     ls_free(host, t->coordination);
     ls_engine_destroy(t->engine);
@@ -129,16 +133,19 @@ static int close_trainer(ls_trainer *t)
     ls_free(t->host, t->source);
     ls_free(t->host, t->sources);
     ls_free(host, t);
-    return unsaved;
+    if (unsaved.status == LS_OK)
+        return LS_OK;
+    ls_fail(err, unsaved.status, "the last checkpoint was not saved: %.400s", unsaved.text);
+    return unsaved.status;
 }
 
-int ls_trainer_close(ls_trainer *t)
+int ls_trainer_close(ls_trainer *t, ls_error *err)
 {
     if (!t)
         return LS_OK;
-    const ls_call call = ls_call_begin_last(t, "ls_trainer_close", NULL);
+    const ls_call call = ls_call_begin_last(t, "ls_trainer_close", err);
     /* The call is never ended, so no other call of this trainer can begin. */
-    return call.status ? call.status : close_trainer(t);
+    return call.status ? call.status : close_trainer(t, err);
 }
 
 const ls_summary *ls_trainer_summary(const ls_trainer *t)
@@ -169,9 +176,8 @@ static int hash_weights(ls_trainer *t)
     return status;
 }
 
-const ls_result *ls_trainer_result(const ls_trainer *trainer)
+const ls_result *ls_trainer_result(ls_trainer *t)
 {
-    ls_trainer *t = (ls_trainer *)(uintptr_t)trainer; /* the hash is the only change */
     if (!t)
         return NULL;
     (void)hash_weights(t);
@@ -195,7 +201,8 @@ static int write_weights(ls_trainer *t, ls_error *err)
     if (status || !t->dir.path)
         return status;
     return ls_safetensors_save(ls_path_join(path, t->dir.path, "weights.safetensors"), t->model,
-                               ls_engine_weights(t->engine)->canonical, t->host, err);
+                               ls_engine_weights(t->engine)->canonical, t->position.steps, t->host,
+                               err);
 }
 
 /* Returns whether all members end the run after the same step, if it ends with `status`. */
@@ -414,6 +421,7 @@ int ls_config_resolve(char **out, const ls_trainer_options *options, ls_error *e
     char *text;
     if (!out)
         return ls_fail(err, LS_EINVAL, "ls_config_resolve: nowhere to put the text");
+    *out = NULL;
     int status = ls_sized_take(&o, sizeof o, options, "ls_trainer_options", err);
     if (status == LS_OK)
         status = ls_host_check(o.host, err);
@@ -423,7 +431,9 @@ int ls_config_resolve(char **out, const ls_trainer_options *options, ls_error *e
         status = ls_config_read(&config, &o, err);
     if (status)
         return status;
-    status = ls_network_check(ls_config_model_doc(&config), config.model, o.host, err);
+    status = ls_config_choose_run_dir(&config, &o, err);
+    if (status == LS_OK)
+        status = ls_network_check(ls_config_model_doc(&config), config.model, o.host, err);
     if (status == LS_OK)
         status = ls_config_text(&text, &config, o.host, err);
     ls_config_fini(&config);

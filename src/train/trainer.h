@@ -41,10 +41,11 @@ typedef struct ls_record_room {
 typedef struct ls_run_reported {
     ls_summary summary;
     ls_result result;
+    double accuracy; /* share of correct predictions in the last evaluation; NaN: none */
     /* the metric whose name is result.metric. LS_METRIC_CONFUSION means that the metric is not
      * known yet, because the confusion matrix is never this metric. */
     ls_metric metric;
-    /* results of the last evaluation, except loss and accuracy, which are in `result` */
+    /* results of the last evaluation, except the loss, which is in `result`, and `accuracy` */
     ls_measured measured;
     struct { /* texts to which summary and result point */
         char data[160], devices[512], resumed[512];

@@ -77,7 +77,7 @@ static void create_pool(world *w)
                          .workers = 1 + (int)world_draw(w, 3),
                          .inbox = (int)world_draw(w, 3),
                          .caller_works = world_chance(w, 3),
-                         .pinned = world_chance(w, 4),
+                         .pinning = (ls_pinning)world_draw(w, 4),
                          .time_jobs = world_chance(w, 2),
                          .host = world_host(w)};
     ls_pool *pool;
@@ -89,7 +89,7 @@ static void create_pool(world *w)
     case 2: o.size = 0; break;
     case 3: o.start = start_that_fails; break;
     case 4: o.borrowed = o.workers + 1; break;
-    case 5: o.cpus_per_worker = 1 + 2 * o.pinned; break;
+    case 5: o.cpus_per_worker = 1 + 2 * (o.pinning == LS_PINNING_ON); break;
     default: break;
     }
     if (world_chance(w, 30))
@@ -338,10 +338,10 @@ static void split(world *w)
     world_did(w, "ls_split");
     if (first > rows || count > rows - first)
         world_problem(w, "ls_split: part %u of %u of %u", index, parts, rows);
-    ls_split_by_capacity(rows, parts, index, capacity, &first, &count);
-    world_did(w, "ls_split_by_capacity");
+    ls_split_by_weights(rows, parts, index, capacity, &first, &count);
+    world_did(w, "ls_split_by_weights");
     if (first > rows || count > rows - first)
-        world_problem(w, "ls_split_by_capacity: part %u of %u of %u", index, parts, rows);
+        world_problem(w, "ls_split_by_weights: part %u of %u of %u", index, parts, rows);
     if (ls_allowed_cpus() < 1 || ls_allowed_cores() < 1)
         world_problem(w, "ls_allowed_cpus: none");
     world_did(w, "ls_allowed_cpus");

@@ -93,11 +93,11 @@ static int train_on_table(world *w, const char *csv, const char *file)
         return status;
     status = ls_trainer_run(t, &w->err);
     if (status == LS_OK)
-        status = ls_trainer_model(t, &s, &w->err);
+        status = ls_trainer_model(&s, t, &w->err);
     if (status == LS_OK)
         status = ls_model_save(s, file, &w->err);
     ls_model_release(s);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     return status;
 }
 
@@ -106,6 +106,10 @@ static void read_rows(world *w, ls_model *model, const char *path)
     ls_rows *rows;
     float out;
     ls_evaluation found = {.size = sizeof found};
+    world_note(w, "ls_model_evaluate", ls_model_evaluate(model, path, NULL, &found, &w->err));
+    ls_model_column_name(model, ls_model_column_count(model) - 1);
+    world_did(w, "ls_model_column_count");
+    world_did(w, "ls_model_column_name");
     const int status = world_note(
         w, "ls_rows_open",
         ls_rows_open(&rows, model, world_chance(w, 4) ? "none.csv" : path, NULL, &w->err));
@@ -119,7 +123,6 @@ static void read_rows(world *w, ls_model *model, const char *path)
     world_did(w, "ls_rows_why");
     world_note(w, "ls_rows_predict",
                ls_rows_predict(rows, world_draw(w, 3), 1, (int)world_draw(w, 3), &out, 1, &w->err));
-    world_note(w, "ls_rows_evaluate", ls_rows_evaluate(rows, &found, &w->err));
     ls_rows_close(rows);
     world_did(w, "ls_rows_close");
 }
@@ -127,10 +130,10 @@ static void read_rows(world *w, ls_model *model, const char *path)
 static void read_a_table(world *w)
 {
     char csv[600], file[600];
-    const ls_field fields[] = {{sizeof(ls_field), "mass", NULL, 4000},
-                               {sizeof(ls_field), "size", "2", 0},
-                               {sizeof(ls_field), "island", "Dream", 0},
-                               {sizeof(ls_field), "other", "?", 0}};
+    const ls_field fields[] = {{"mass", LS_FIELD_NUMBER, NULL, 4000},
+                               {"size", LS_FIELD_TEXT, "2", 0},
+                               {"island", LS_FIELD_TEXT, "Dream", 0},
+                               {"other", LS_FIELD_TEXT, "?", 0}};
     const ls_model_options o = {
         .size = sizeof o, .device = "ref:1", .registry = w->registry, .host = world_host(w)};
     float out;
@@ -150,7 +153,8 @@ static void read_a_table(world *w)
         return;
     const size_t count = 2 + world_draw(w, 3), room = world_chance(w, 4) ? 1 : 8;
     const int status =
-        world_note(w, "ls_model_row", ls_model_row(model, fields, count, row, room, &w->err));
+        world_note(w, "ls_model_row",
+                   ls_model_row(model, fields, count, sizeof(ls_field), row, room, &w->err));
     if (status == LS_OK && world_chance(w, 3))
         row[1] = NAN; /* in a column that was never empty */
     if (status == LS_OK)
@@ -194,7 +198,7 @@ static void ask_for_all(world *w, ls_trainer *t)
     snprintf(path, sizeof path, "%s/other.safetensors", w->directory);
     world_note(w, "ls_trainer_evaluate", ls_trainer_evaluate(t, NULL, &w->err));
     world_note(w, "ls_trainer_weights", ls_trainer_weights(t, weights, 8000, &w->err));
-    if (world_note(w, "ls_trainer_model", ls_trainer_model(t, &s, &w->err)) == LS_OK)
+    if (world_note(w, "ls_trainer_model", ls_trainer_model(&s, t, &w->err)) == LS_OK)
         ls_model_release(s);
     own_predict(t, w->images, LS_ROW_U8, 1, scores, OWN_CLASSES, &w->err);
     world_note(w, "ls_trainer_save", ls_trainer_save(t, path, &w->err));
@@ -223,7 +227,7 @@ static void open_twice(world *w, const char *run_dir)
     if (world_note(w, "ls_trainer_open", ls_trainer_open(&second, &o, &w->err)) != LS_OK)
         return;
     world_problem(w, "two trainers train in one directory");
-    ls_trainer_close(second);
+    ls_trainer_close(second, NULL);
 }
 
 static void break_down(world *w)
@@ -276,7 +280,7 @@ static void break_down(world *w)
     w->call = "ls_trainer_close of a trainer that broke down";
     if (strstr(fault, "stall")) /* the abandoned worker comes back */
         nanosleep(&(struct timespec){.tv_nsec = 700000000}, NULL);
-    const int status = ls_trainer_close(t);
+    const int status = ls_trainer_close(t, NULL);
     promises_find("ls_trainer_close")->reached[-status]++;
     if (status != LS_OK && !(recorded && status == LS_EIO)) /* a checkpoint beyond the limit */
         world_problem(w, "ls_trainer_close: %s", ls_status_name(status));

@@ -28,7 +28,7 @@ static void call_in(world *w, ls_error *err)
     case 1: status = ls_trainer_weights(w->trainer, weights, 1, err); break;
     case 2: status = ls_trainer_run(w->trainer, err); break;
     case 3: status = ls_trainer_save(w->trainer, "nowhere", err); break;
-    default: status = ls_trainer_close(w->trainer);
+    default: status = ls_trainer_close(w->trainer, NULL);
     }
     if (status != LS_EINVAL)
         world_problem(w, "a callback that calls in was answered with %s", ls_status_name(status));
@@ -48,20 +48,12 @@ static int on_record(void *user, const char *json, size_t length, ls_error *err)
     return LS_EDATA;
 }
 
-static int other_sink(void *user, const char *json, size_t length, ls_error *err)
-{
-    (void)user;
-    (void)json;
-    (void)length;
-    (void)err;
-    return LS_OK;
-}
-
 static void on_progress(void *user, const ls_progress *progress)
 {
     const world *w = user;
     if (progress->step > progress->steps && progress->steps > 0 && w->trainer)
-        world_problem(user, "ls_progress: step %u of %u", progress->step, progress->steps);
+        world_problem(user, "ls_progress: step %llu of %llu", (unsigned long long)progress->step,
+                      (unsigned long long)progress->steps);
 }
 
 static void on_model(void *user, ls_model *snapshot)
@@ -218,7 +210,7 @@ static void choose_rows(world *w)
         own_row(0, (from + i) % OWN_TRAIN, w->images + (size_t)i * OWN_PIXELS, &w->labels[i]);
 }
 
-static uint64_t steps_of(const ls_trainer *t)
+static uint64_t steps_of(ls_trainer *t)
 {
     return ls_trainer_result(t)->steps;
 }
@@ -348,7 +340,7 @@ static void take_model(world *w)
         return;
     w->call = "ls_trainer_model";
     if (world_note(w, "ls_trainer_model",
-                   ls_trainer_model(w->trainer, world_chance(w, 12) ? NULL : &s, &w->err)) != LS_OK)
+                   ls_trainer_model(world_chance(w, 12) ? NULL : &s, w->trainer, &w->err)) != LS_OK)
         return;
     ls_model_release(w->snapshot[i]);
     world_did(w, "ls_model_release");
@@ -493,14 +485,6 @@ static void set_lr(world *w)
         world_problem(w, "the shadow's rate: %s", err.text);
 }
 
-static void add_sink(world *w)
-{
-    if (w->trainer)
-        world_note(
-            w, "ls_trainer_add_sink",
-            ls_trainer_add_sink(w->trainer, world_chance(w, 3) ? NULL : other_sink, w, &w->err));
-}
-
 /* ---- a model from its file ---- */
 
 static void open_model(world *w)
@@ -534,7 +518,7 @@ static void use_model(world *w)
 {
     float out[WORLD_BATCH * OWN_CLASSES];
     double row[WORLD_BATCH * OWN_CLASSES];
-    const ls_field field = {sizeof field, "a", NULL, 1};
+    const ls_field field = {"a", LS_FIELD_NUMBER, NULL, 1};
     if (!w->model)
         return;
     choose_rows(w);
@@ -545,10 +529,10 @@ static void use_model(world *w)
                                 some_room(w), &w->err));
     world_note(w, "ls_model_predict",
                ls_model_predict(w->model, world_chance(w, 8) ? NULL : w->images, LS_ROW_U8, 1,
-                                LS_OUTPUT_PROBABILITIES, out, some_room(w), &w->err));
-    world_note(
-        w, "ls_model_row",
-        ls_model_row(w->model, &field, 1, world_chance(w, 3) ? NULL : row, some_room(w), &w->err));
+                                LS_OUTPUT_PREDICTION, out, some_room(w), &w->err));
+    world_note(w, "ls_model_row",
+               ls_model_row(w->model, &field, 1, sizeof(ls_field), world_chance(w, 3) ? NULL : row,
+                            some_room(w), &w->err));
     if (!ls_model_card(w->model))
         world_problem(w, "ls_model_card: none");
     world_did(w, "ls_model_card");
@@ -602,17 +586,17 @@ static void close_trainer(world *w)
         return;
     w->call = "ls_trainer_close";
     ls_trainer *t = w->trainer;
-    int status = ls_trainer_close(t);
+    int status = ls_trainer_close(t, NULL);
     promises_find("ls_trainer_close")->reached[-status]++;
     if (status == LS_ECANCELED) {
         world_note(w, "ls_pool_wait", ls_pool_wait(w->devices, LS_FOREVER, &w->err));
         world_note(w, "ls_pool_clear", ls_pool_clear(w->devices, &w->err));
-        status = ls_trainer_close(t);
+        status = ls_trainer_close(t, NULL);
     }
     if (status != LS_OK)
         world_problem(w, "ls_trainer_close: %s", ls_status_name(status));
     w->trainer = NULL;
-    ls_trainer_close(w->shadow);
+    ls_trainer_close(w->shadow, NULL);
     w->shadow = NULL;
     w->comparable = 0;
     fault_reset();
@@ -635,8 +619,7 @@ void world_end_trainer(world *w)
 }
 
 world_call *const trainer_calls[] = {
-    open_trainer, open_trainer, resolve,         step,     step,
-    step,         run,          interrupt,       look,     weights,
-    weights,      evaluate,     take_model,      predict,  use_shown,
-    save,         load,         set_lr,          add_sink, open_model,
-    use_model,    start_reader, close_sometimes, NULL};
+    open_trainer,    open_trainer, resolve, step,    step,       step,       run,
+    interrupt,       look,         weights, weights, evaluate,   take_model, predict,
+    use_shown,       save,         load,    set_lr,  open_model, use_model,  start_reader,
+    close_sometimes, NULL};

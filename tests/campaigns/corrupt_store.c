@@ -51,7 +51,8 @@ static void make_safetensors(family *f, unsigned scale)
     float *weights = make_weights(scale);
     make_folder();
     snprintf(path, sizeof path, "%s/w.safetensors", folder);
-    must(ls_safetensors_save(path, model, weights, NULL, NULL) == LS_OK, "save weights");
+    must(ls_safetensors_save(path, model, weights, LS_STEPS_UNKNOWN, NULL, NULL) == LS_OK,
+         "save weights");
     free(weights);
     f->files = 1;
     subject_on_disk(&f->file[0], path);

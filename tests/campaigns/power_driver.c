@@ -80,7 +80,7 @@ static int run_to_end(session *s, ls_error *err)
 {
     int status = ls_trainer_run(s->trainer, err);
     tell(s);
-    const int closed = ls_trainer_close(s->trainer);
+    const int closed = ls_trainer_close(s->trainer, NULL);
     return closed ? closed : status;
 }
 
@@ -147,7 +147,7 @@ static void judge(session *s, const char *run, long saved, int done, const char 
         return;
     }
     const long long steps = (long long)ls_trainer_summary(s->trainer)->resumed_steps;
-    ls_trainer_close(s->trainer);
+    ls_trainer_close(s->trainer, NULL);
     if (steps < saved) {
         printf("VIOLATION resumes behind step %lld, but said that it had saved %ld\n", steps,
                saved);

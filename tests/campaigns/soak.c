@@ -94,7 +94,7 @@ static int live_once(const ls_registry *registry, const char *run, int resume, i
     if (status == LS_OK) {
         status = ls_trainer_run(r.trainer, &err);
         memcpy(hash, ls_trainer_result(r.trainer)->weights_sha256, 65);
-        if (ls_trainer_close(r.trainer) != LS_OK)
+        if (ls_trainer_close(r.trainer, NULL) != LS_OK)
             status = LS_ESTALLED;
     }
     if (status && status != LS_EINTERRUPTED)

@@ -174,14 +174,14 @@ static void evaluate_or_run(leg *l, ls_error *err)
         ls_evaluation found = {.size = sizeof found};
         l->status = ls_trainer_evaluate(l->trainer, &found, err);
         l->loss = found.loss;
-        l->accuracy = found.accuracy;
+        l->accuracy = found.metric_value;
         return;
     }
     l->status = ls_trainer_run(l->trainer, err);
     const ls_result *r = ls_trainer_result(l->trainer);
     memcpy(l->hash, r->weights_sha256, sizeof l->hash);
     l->loss = r->test_loss;
-    l->accuracy = r->test_accuracy;
+    l->accuracy = r->metric_value;
 }
 
 static void run(leg *l)
@@ -214,7 +214,7 @@ static void run(leg *l)
     l->status = ls_trainer_open(&l->trainer, &o, &err);
     if (l->status == LS_OK) {
         evaluate_or_run(l, &err);
-        if (ls_trainer_close(l->trainer) != LS_OK)
+        if (ls_trainer_close(l->trainer, NULL) != LS_OK)
             l->status = LS_ESTALLED;
     }
     snprintf(l->error, sizeof l->error, "%s", l->status ? err.text : "");

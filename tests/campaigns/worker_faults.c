@@ -168,7 +168,7 @@ static int run(schedule *s, const ls_registry *registry, char hash[65])
     if (status == LS_OK) {
         status = ls_trainer_run(t, &err);
         memcpy(hash, ls_trainer_result(t)->weights_sha256, 65);
-        if (ls_trainer_close(t) != LS_OK)
+        if (ls_trainer_close(t, NULL) != LS_OK)
             snprintf(s->problem, sizeof s->problem, "a worker never came back");
     }
     if (status)

@@ -196,7 +196,9 @@ static void without_a_whole_one_it_is_said_what_is_there(void **state)
     assert_int_equal(ls_checkpoints_latest(&path, &text, directory, false, NULL, &err), LS_EDATA);
     assert_non_null(strstr(err.text, "no checkpoint is whole; the oldest: "));
     /* A file of weights is not a checkpoint, even if it has a checkpoint's name. */
-    assert_int_equal(ls_safetensors_save(file_of(p, 3), p->model, p->values[0], NULL, NULL), LS_OK);
+    assert_int_equal(
+        ls_safetensors_save(file_of(p, 3), p->model, p->values[0], LS_STEPS_UNKNOWN, NULL, NULL),
+        LS_OK);
     assert_int_equal(ls_checkpoints_latest(&path, &text, directory, false, NULL, &err), LS_EDATA);
     assert_non_null(strstr(err.text, "expected a run's state in its metadata"));
 }

@@ -24,7 +24,7 @@ static int train(char hash[65], const MPI_Comm *comm)
     if (status == LS_OK) {
         status = ls_trainer_run(trainer, &err);
         memcpy(hash, ls_trainer_result(trainer)->weights_sha256, 65);
-        ls_trainer_close(trainer);
+        ls_trainer_close(trainer, NULL);
     }
     if (status)
         fprintf(stderr, "%s\n", err.text);

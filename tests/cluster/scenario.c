@@ -317,7 +317,7 @@ static void use_values(process *p, bool others, bool streamed)
     p->data = own_data(streamed);
     p->data.name = "values";
     p->data.classes = 0;
-    p->data.targets = OWN_CLASSES;
+    p->data.target_count = OWN_CLASSES;
     p->data.row_type = streamed ? LS_ROW_F64 : LS_ROW_U8;
     p->data.read = streamed ? read_doubles : others ? read_other_values : read_values;
     fixture_use_source(&p->f, &p->data, p->sources);
@@ -403,7 +403,7 @@ static void *run_process(void *arg)
     memcpy(p->hash, p->result.weights_sha256, sizeof p->hash);
     snprintf(p->devices_left, sizeof p->devices_left, "%s", p->result.devices);
     snprintf(p->own_dir, sizeof p->own_dir, "%s", ls_trainer_summary(p->trainer)->run_dir);
-    ls_trainer_close(p->trainer);
+    ls_trainer_close(p->trainer, NULL);
     return NULL;
 }
 

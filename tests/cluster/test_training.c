@@ -120,8 +120,8 @@ static void a_host_that_comes_to_a_resumed_run_tells_its_metric(void **state)
         if (p->status)
             fail_msg("member %d: %s", m, p->err.text);
         assert_string_equal(p->result.metric, told->metric);
-        if (!(p->result.test_metric == told->test_metric)) /* also fails for NaN */
-            fail_msg("member %d: %g, not %g", m, p->result.test_metric, told->test_metric);
+        if (!(p->result.metric_value == told->metric_value)) /* also fails for NaN */
+            fail_msg("member %d: %g, not %g", m, p->result.metric_value, told->metric_value);
         assert_true(p->result.epochs == told->epochs && p->result.steps == told->steps);
     }
     scratch_end(&dir);

@@ -159,7 +159,7 @@ void scenario_run(scenario *s, fixture *f)
     for (int i = 0; i < 2; i++)
         if (ls_replica_slot_arena(r, i))
             s->arena[1 + i] = copy_of(ls_replica_slot_arena(r, i), s->floats);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
 }
 
 void scenario_free(scenario *s)
@@ -225,7 +225,7 @@ static int run_with_failure(const scenario *calm, void (*set_up)(fixture *f), co
         assert_memory_equal(ls_replica_weight_arena(t->engine->worker[0].replica), calm->arena[0],
                             calm->floats * sizeof(float));
     const int went_on = status == LS_OK && fixture_count(&f, "fault") > 0;
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
     return went_on;
 }

@@ -188,7 +188,7 @@ static uint32_t length_of_ranges(int width)
     fixture_set(&f, "batch_size=2");
     ls_trainer *t = fixture_open(&f);
     const uint32_t length = t->engine->worker[0].length;
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
     return length;
 }

@@ -173,7 +173,7 @@ static void the_next_step_is_enqueued_before_the_result_is_known(void **state)
         fail_msg("%s", r.err.text);
     assert_int_equal(dbl_calls("cudaGraphLaunch") - before, STEPS);
     assert_int_equal(fixture_count(&f, "step"), STEPS);
-    ls_trainer_close(r.trainer);
+    ls_trainer_close(r.trainer, NULL);
     fixture_end(&f);
 }
 
@@ -280,7 +280,7 @@ static void a_call_that_fails_in_preparation_leaves_nothing_behind(void **state)
                     fail_msg("%s: %s", calls[c], f.err.text);
                 assert_memory_equal(ls_replica_weight_arena(t->engine->worker[0].replica),
                                     calm.arena[0], calm.floats * sizeof(float));
-                ls_trainer_close(t);
+                ls_trainer_close(t, NULL);
             }
             fixture_end(&f);
         }

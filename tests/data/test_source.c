@@ -29,10 +29,10 @@ static float value_of(uint32_t row, int column)
 static void put_target(const story *s, void *targets, uint32_t at, uint32_t row)
 {
     const int bad = s->bad_target && (int)row == s->row;
-    for (int k = 0; k < s->source.targets; k++)
+    for (int k = 0; k < s->source.target_count; k++)
         ((float *)targets)[(size_t)at * TARGETS + (size_t)k] =
             bad && k == s->column ? (float)s->bad : -value_of(row, k);
-    if (s->source.targets == 0)
+    if (s->source.target_count == 0)
         ((int32_t *)targets)[at] = bad ? (int32_t)s->bad : (int32_t)row;
 }
 
@@ -68,7 +68,7 @@ static story of(ls_row_type row_type, int targets)
                               .test_rows = TESTS,
                               .read = read_rows,
                               .row_type = row_type,
-                              .targets = targets},
+                              .target_count = targets},
                    .row = -1};
 }
 
@@ -93,9 +93,9 @@ static void check_row(const story *s, uint32_t row, const void *values, const vo
             assert_int_equal(((const uint8_t *)values)[k], (uint8_t)(row + (uint32_t)k));
         else
             assert_true(((const float *)values)[k] == value_of(row, k));
-    for (int k = 0; k < s->source.targets; k++)
+    for (int k = 0; k < s->source.target_count; k++)
         assert_true(((const float *)targets)[k] == -value_of(row, k));
-    if (s->source.targets == 0)
+    if (s->source.target_count == 0)
         assert_int_equal(*(const int32_t *)targets, row);
 }
 

@@ -76,8 +76,8 @@ static void a_part_that_does_not_exist_is_empty(void **state)
         uint32_t first[3] = {0}, count[3] = {1, 1, 1};
         const uint32_t parts = missing[m].parts, index = missing[m].index;
         ls_split(10, parts, index, &first[0], &count[0]);
-        ls_split_by_capacity(10, parts, index, capacity, &first[1], &count[1]);
-        ls_split_by_capacity(10, parts, index, NULL, &first[2], &count[2]);
+        ls_split_by_weights(10, parts, index, capacity, &first[1], &count[1]);
+        ls_split_by_weights(10, parts, index, NULL, &first[2], &count[2]);
         for (int i = 0; i < 3; i++)
             assert_true(first[i] == 10 && count[i] == 0);
     }
@@ -92,7 +92,7 @@ static void shares_follow_capacity_and_none_is_empty(void **state)
     uint32_t at = 0;
     for (uint32_t i = 0; i < 4; i++) {
         uint32_t first, count;
-        ls_split_by_capacity(10, 4, i, capacity, &first, &count);
+        ls_split_by_weights(10, 4, i, capacity, &first, &count);
         assert_int_equal(first, at);
         assert_int_equal(count, expected[i]);
         at += count;

@@ -65,7 +65,7 @@ static void open_rows(own *o, char **a)
         .height = 1,
         .width = 1,
         .classes = atoi(a[6]),
-        .targets = targets,
+        .target_count = targets,
         .train_rows = a[0][0] == 'r' || a[0][1] == 't' ? (uint32_t)rows : 0,
         .streamed = a[0][0] != 'r',
         .read = read_rows,
@@ -105,7 +105,7 @@ static int train_in_steps(ls_trainer **t, const ls_trainer_options *options, con
     if (status || !again)
         return status;
     status = ls_trainer_save(*t, "half.safetensors", err);
-    ls_trainer_close(*t);
+    ls_trainer_close(*t, NULL);
     *t = NULL;
     if (status == LS_OK)
         status = ls_trainer_open(t, options, err);
@@ -125,9 +125,9 @@ static int check_loss(ls_trainer *t, const own *o, ls_error *err)
     ls_model *model = NULL;
     int status = ls_trainer_evaluate(t, &found, err);
     if (status == LS_OK)
-        status = ls_trainer_model(t, &model, err);
+        status = ls_trainer_model(&model, t, err);
     if (status == LS_OK)
-        status = ls_model_predict(model, o->x, o->source.row_type, rows, LS_OUTPUT_PROBABILITIES, y,
+        status = ls_model_predict(model, o->x, o->source.row_type, rows, LS_OUTPUT_PREDICTION, y,
                                   rows, err);
     ls_model_release(model);
     for (uint32_t i = 0; status == LS_OK && i < rows; i++) {
@@ -166,7 +166,7 @@ int main(int argc, char **argv)
         status = train_in_steps(&t, &options, &o, (uint32_t)atol(argv[6]), argv[3][0] == 'a', &err);
     else if (status == LS_OK)
         status = ls_trainer_run(t, &err);
-    if (status == LS_OK && o.source.test_rows > 0 && o.source.targets == 1 &&
+    if (status == LS_OK && o.source.test_rows > 0 && o.source.target_count == 1 &&
         o.source.row_type == LS_ROW_F32)
         status = check_loss(t, &o, &err);
     if (status == LS_OK)
@@ -175,7 +175,7 @@ int main(int argc, char **argv)
         printf("%s\n", ls_trainer_result(t)->weights_sha256);
     else
         fprintf(stderr, "faces: %s\n", err.text);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     free(o.x);
     free(o.y);
     return status != LS_OK;

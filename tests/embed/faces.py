@@ -95,7 +95,7 @@ def by_ctypes(settings, rows=None):
         callback = L.READ(read)
         source = L.data_source(size=ctypes.sizeof(L.data_source), name=b"mine", channels=features, height=1, width=1,
                                classes=classes, train_rows=ROWS, read=callback,
-                               row_type={"u8": 0, "f32": 1, "f64": 2}[kind], targets=targets)
+                               row_type={"u8": 1, "f32": 2, "f64": 3}[kind], target_count=targets)
         options.sources, options.source_count = (ctypes.POINTER(L.data_source) * 1)(ctypes.pointer(source)), 1
     handle = ctypes.c_void_p()
     L.call("ls_trainer_open", ctypes.byref(handle), ctypes.byref(options))
@@ -103,7 +103,7 @@ def by_ctypes(settings, rows=None):
         L.call("ls_trainer_run", handle)
         return L.lib().ls_trainer_result(handle).contents.weights_sha256.decode()
     finally:
-        L.lib().ls_trainer_close(handle)
+        L.call("ls_trainer_close", handle)
 
 
 def by_numpy(settings, x, y):

@@ -19,7 +19,7 @@ int main(int argc, char **argv)
     if (status == LS_OK)
         status = ls_trainer_run(trainer, &err);
     if (status == LS_OK)
-        status = ls_trainer_model(trainer, &model, &err);
+        status = ls_trainer_model(&model, trainer, &err);
     if (status == LS_OK)
         status = ls_model_export(model, argv[3], &err);
     if (status == LS_OK)
@@ -27,6 +27,6 @@ int main(int argc, char **argv)
     else
         fprintf(stderr, "folder: %s\n", err.text);
     ls_model_release(model);
-    ls_trainer_close(trainer);
+    ls_trainer_close(trainer, NULL);
     return status != LS_OK;
 }

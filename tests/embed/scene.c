@@ -80,7 +80,7 @@ int scene_play(const scene *s, int *closed, ls_error *err)
         status = predict(t, err);
     if (status == LS_OK && s->save)
         status = ls_trainer_save(t, s->save, err);
-    const int end = ls_trainer_close(t);
+    const int end = ls_trainer_close(t, NULL);
     if (closed)
         *closed = end;
     return status;

@@ -83,7 +83,7 @@ static int weights(story *s)
 
 static void end(story *s)
 {
-    assert_int_equal(ls_trainer_close(s->trainer), LS_OK);
+    assert_int_equal(ls_trainer_close(s->trainer, NULL), LS_OK);
     ls_registry_destroy(s->registry);
     fault_reset();
 }
@@ -152,7 +152,7 @@ static void a_cancelled_pool_is_said_and_trains_once_it_is_cleared(void **state)
     ls_pool_cancel(pool);
     assert_refused(&s, step(&s), LS_ECANCELED, "cancelled");
     assert_refused(&s, weights(&s), LS_ECANCELED, "cancelled");
-    assert_int_equal(ls_trainer_close(s.trainer), LS_ECANCELED);
+    assert_int_equal(ls_trainer_close(s.trainer, NULL), LS_ECANCELED);
     clear(pool);
     assert_int_equal(step(&s), LS_OK);
     assert_int_equal(weights(&s), LS_OK);
@@ -299,7 +299,7 @@ static void nulls_for_results_are_refused(void **state)
     begin(&s, "devices=ref:1");
     open_trainer(&s);
     assert_int_equal(ls_trainer_weights(s.trainer, NULL, MOST_PARAMETERS, &s.err), LS_EINVAL);
-    assert_int_equal(ls_trainer_model(s.trainer, NULL, &s.err), LS_EINVAL);
+    assert_int_equal(ls_trainer_model(NULL, s.trainer, &s.err), LS_EINVAL);
     assert_int_equal(ls_trainer_load(s.trainer, NULL, &s.err), LS_EINVAL);
     assert_int_equal(own_predict(s.trainer, NULL, LS_ROW_U8, 1, NULL, 0, &s.err), LS_EINVAL);
     assert_int_equal(own_step(NULL, s.images, s.labels, BATCH, NULL, &s.err), LS_EINVAL);
@@ -312,15 +312,6 @@ static void nulls_for_results_are_refused(void **state)
 }
 
 /* ---- callbacks that call in ---- */
-
-static int add_nothing(void *user, const char *json, size_t length, ls_error *err)
-{
-    (void)user;
-    (void)json;
-    (void)length;
-    (void)err;
-    return LS_OK;
-}
 
 static int call_everything(void *user, const char *json, size_t length, ls_error *err)
 {
@@ -337,11 +328,10 @@ static int call_everything(void *user, const char *json, size_t length, ls_error
     assert_int_equal(ls_trainer_run(s->trainer, NULL), LS_EINVAL);
     assert_int_equal(ls_trainer_weights(s->trainer, s->weights, MOST_PARAMETERS, NULL), LS_EINVAL);
     assert_int_equal(ls_trainer_evaluate(s->trainer, NULL, NULL), LS_EINVAL);
-    assert_int_equal(ls_trainer_model(s->trainer, &snapshot, NULL), LS_EINVAL);
+    assert_int_equal(ls_trainer_model(&snapshot, s->trainer, NULL), LS_EINVAL);
     assert_int_equal(ls_trainer_save(s->trainer, "nowhere", NULL), LS_EINVAL);
     assert_int_equal(ls_trainer_load(s->trainer, "nowhere", NULL), LS_EINVAL);
-    assert_int_equal(ls_trainer_add_sink(s->trainer, add_nothing, NULL, NULL), LS_EINVAL);
-    assert_int_equal(ls_trainer_close(s->trainer), LS_EINVAL);
+    assert_int_equal(ls_trainer_close(s->trainer, NULL), LS_EINVAL);
     return LS_OK;
 }
 
@@ -395,7 +385,7 @@ static int be_the_child(story *s, ls_model *snapshot)
     if (ls_model_predict(snapshot, s->images, LS_ROW_U8, 1, LS_OUTPUT_LOGITS, scores, OWN_CLASSES,
                          &s->err) != LS_EINVAL)
         return 3;
-    if (ls_trainer_close(s->trainer) != LS_EINVAL)
+    if (ls_trainer_close(s->trainer, NULL) != LS_EINVAL)
         return 4;
     return 0;
 }
@@ -409,7 +399,7 @@ static void a_forked_child_is_told_so(void **state)
     begin(&s, "devices=ref:2");
     open_trainer(&s);
     assert_int_equal(step(&s), LS_OK);
-    assert_int_equal(ls_trainer_model(s.trainer, &snapshot, &s.err), LS_OK);
+    assert_int_equal(ls_trainer_model(&snapshot, s.trainer, &s.err), LS_OK);
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0)
@@ -432,7 +422,7 @@ static void *call_all(void *arg)
     const int opened = ls_trainer_open(&other, &s->options, &s->err);
     if (opened != LS_OK)
         assert_refused(s, opened, LS_EINVAL, "stack");
-    ls_trainer_close(other);
+    ls_trainer_close(other, NULL);
     const int statuses[] = {
         step(s), weights(s),
         own_predict(s->trainer, s->images, LS_ROW_U8, 1, s->weights, MOST_PARAMETERS, &s->err)};

@@ -79,7 +79,7 @@ static void end(stage *g)
 {
     ls_model_release(g->snapshot);
     ls_model_release(g->model);
-    assert_int_equal(ls_trainer_close(g->trainer), LS_OK);
+    assert_int_equal(ls_trainer_close(g->trainer, NULL), LS_OK);
     ls_registry_destroy(g->registry);
     scratch_end(&g->files);
     free(g->weights);
@@ -201,7 +201,7 @@ static void set_lr(stage *g)
 
 static void take_model(stage *g)
 {
-    g->status = ls_trainer_model(g->trainer, &g->snapshot, &g->err);
+    g->status = ls_trainer_model(&g->snapshot, g->trainer, &g->err);
 }
 
 static void predict(stage *g)
@@ -234,13 +234,13 @@ static void open_model(stage *g)
 
 static void run_model(stage *g)
 {
-    g->status = ls_model_predict(g->model, g->images, LS_ROW_U8, BATCH, LS_OUTPUT_PROBABILITIES,
+    g->status = ls_model_predict(g->model, g->images, LS_ROW_U8, BATCH, LS_OUTPUT_PREDICTION,
                                  g->scores, BATCH * OWN_CLASSES, &g->err);
 }
 
 static void close_trainer(stage *g)
 {
-    g->status = ls_trainer_close(g->trainer);
+    g->status = ls_trainer_close(g->trainer, NULL);
     g->trainer = NULL;
 }
 

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <stdexcept>
+#include <string>
 #include <type_traits>
 
 int status_of_a_missing_file(); // other.cpp
@@ -164,9 +166,85 @@ static void move()
     expect(shown.predict(rows, LS_ROW_U8).size() == 10, "a model can be assigned to");
 }
 
+static int read_rows(void *user, int, const uint32_t *, uint32_t count, void *values,
+                     void *targets, ls_error *err)
+{
+    return lockstep::guarded(err, [&] {
+        if (*static_cast<bool *>(user)) throw std::out_of_range("no row is there");
+        std::memset(values, 7, count * PIXELS);
+        std::memset(targets, 0, count * sizeof(int32_t));
+    });
+}
+
+// Runs with functions as callbacks, of which one throws. Returns the message of the error of run().
+static std::string run_with(const ls_trainer_options &options, lockstep::callbacks functions)
+{
+    lockstep::trainer opened(options, std::move(functions)), trainer(std::move(opened));
+    std::string message;
+    try {
+        trainer.run();
+    } catch (const lockstep::error &e) {
+        message = e.what();
+        expect(e.status == LS_EINVAL || e.status == LS_EDATA, "an exception has a status");
+    }
+    trainer.close();
+    expect(trainer.get() == nullptr, "a trainer that was closed is empty");
+    trainer.close();
+    return message;
+}
+
+static void hear()
+{
+    bool fails = false;
+    auto given = lockstep::sized<ls_data_source>();
+    given.name = "given";
+    given.channels = 1;
+    given.height = given.width = 28;
+    given.row_type = LS_ROW_U8;
+    given.classes = 10;
+    given.train_rows = 4 * ROWS;
+    given.read = read_rows;
+    given.user = &fails;
+    const ls_data_source *sources[] = {&given};
+    auto options = lockstep::sized<ls_trainer_options>();
+    options.config_text = config;
+    options.sources = sources;
+    options.source_count = 1;
+
+    int records = 0, steps = 0, models = 0;
+    lockstep::callbacks all;
+    all.record = [&](const char *json, size_t length) { records += json[length - 1] == '}'; };
+    all.progress = [&](const ls_progress &) { steps++; };
+    all.model = [&](lockstep::model m) { models += m.info().outputs == 10; };
+    all.model_every_steps = 2;
+    expect(run_with(options, all).empty(), "a run with functions has no error");
+    expect(records > 4 && steps >= 4 && models >= 2, "the functions are called");
+
+    auto throwing = all;
+    throwing.record = [](const char *, size_t) { throw std::runtime_error("the log is full"); };
+    expect(run_with(options, throwing).find("the log is full") != std::string::npos,
+           "an exception of record ends the run");
+    throwing = all;
+    throwing.progress = [](const ls_progress &) { throw lockstep::error(LS_EDATA, "enough"); };
+    expect(run_with(options, throwing) == "enough", "an exception of progress does");
+    throwing = all;
+    throwing.model = [](lockstep::model) { throw 1; };
+    expect(run_with(options, throwing) == "an exception that is no std::exception",
+           "an exception of model does");
+    fails = true;
+    std::string message;
+    try {
+        lockstep::trainer never(options, all);
+    } catch (const lockstep::error &e) {
+        message = e.what();
+    }
+    expect(message.find("no row is there") != std::string::npos, "an exception of read does");
+}
+
 int main()
 {
     move();
+    hear();
     auto host = lockstep::sized<ls_host>();
     host.alloc = allocate;
     host.free = release;

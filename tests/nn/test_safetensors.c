@@ -46,7 +46,7 @@ static void what_is_saved_is_loaded_bit_for_bit(void **state)
     float *loaded = calloc(m->floats, sizeof *loaded);
     fill_uniform(saved, m->floats, 3, 1);
     const char *path = scratch_path(&s, "w.safetensors");
-    must(ls_safetensors_save(path, m, saved, NULL, &err), &err);
+    must(ls_safetensors_save(path, m, saved, LS_STEPS_UNKNOWN, NULL, &err), &err);
     must(ls_safetensors_load(loaded, path, m, "", NULL, &err), &err);
     assert_memory_equal(saved, loaded, m->floats * sizeof *saved);
     free(saved);
@@ -69,7 +69,7 @@ static void the_file_is_what_the_format_says(void **state)
     scratch_begin(&s);
     ls_network *m = make_model(small_json, small_input, 3);
     const char *path = scratch_path(&s, "w.safetensors");
-    must(ls_safetensors_save(path, m, small_weights, NULL, &err), &err);
+    must(ls_safetensors_save(path, m, small_weights, LS_STEPS_UNKNOWN, NULL, &err), &err);
     char *bytes = read_whole(path, &size);
     size_t padded = (strlen(header) + 7) / 8 * 8;
     assert_int_equal((unsigned char)bytes[0], padded);
@@ -118,7 +118,7 @@ static void running_statistics_belong_to_the_weights(void **state)
     float *got = calloc(m->floats, sizeof *got);
     fill_weights(w, m, 1, 3);
     const char *path = scratch_path(&s, "bn.safetensors");
-    must(ls_safetensors_save(path, m, w, NULL, &err), &err);
+    must(ls_safetensors_save(path, m, w, LS_STEPS_UNKNOWN, NULL, &err), &err);
     must(ls_safetensors_load(got, path, m, "", NULL, &err), &err);
     assert_memory_equal(got, w, m->floats * sizeof *w);
     char *file = read_whole(path, &size);
@@ -453,7 +453,7 @@ static void every_truncation_is_refused(void **state)
     scratch_begin(&s);
     ls_network *m = make_model(small_json, small_input, 3);
     const char *path = scratch_path(&s, "w.safetensors");
-    must(ls_safetensors_save(path, m, small_weights, NULL, &err), &err);
+    must(ls_safetensors_save(path, m, small_weights, LS_STEPS_UNKNOWN, NULL, &err), &err);
     char *bytes = read_whole(path, &size);
     for (size_t n = 0; n < size; n++) {
         float got[9];
@@ -483,7 +483,7 @@ static void every_bit_flip_is_refused_or_harmless(void **state)
     scratch_begin(&s);
     ls_network *m = make_model(small_json, small_input, 3);
     const char *path = scratch_path(&s, "w.safetensors");
-    must(ls_safetensors_save(path, m, small_weights, NULL, &err), &err);
+    must(ls_safetensors_save(path, m, small_weights, LS_STEPS_UNKNOWN, NULL, &err), &err);
     char *bytes = read_whole(path, &size);
     size_t accepted = 0;
     for (size_t bit = 0; bit < 8 * (size - sizeof small_weights); bit++) {
@@ -514,7 +514,7 @@ static int save_beyond_a_limit(const char *path, const ls_network *m)
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     if (sigaction(SIGXFSZ, &ignore, NULL) != 0 || setrlimit(RLIMIT_FSIZE, &limit) != 0)
         return 1;
-    if (ls_safetensors_save(path, m, (float[9]){0}, NULL, &err) != LS_EIO)
+    if (ls_safetensors_save(path, m, (float[9]){0}, LS_STEPS_UNKNOWN, NULL, &err) != LS_EIO)
         return 2;
     return strstr(err.text, ": cannot write: File too large") ? 0 : 3;
 }
@@ -529,7 +529,7 @@ static void a_failed_save_leaves_the_old_file(void **state)
     scratch_begin(&s);
     ls_network *m = make_model(small_json, small_input, 3);
     const char *path = scratch_path(&s, "w");
-    must(ls_safetensors_save(path, m, small_weights, NULL, &err), &err);
+    must(ls_safetensors_save(path, m, small_weights, LS_STEPS_UNKNOWN, NULL, &err), &err);
     pid_t child = fork();
     if (child == 0)
         _exit(save_beyond_a_limit(path, m));
@@ -540,12 +540,14 @@ static void a_failed_save_leaves_the_old_file(void **state)
     assert_memory_equal(got, small_weights, sizeof got);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(rmdir(s.directory), 0); /* the directory contains no other file */
-    assert_int_equal(ls_safetensors_save(path, m, small_weights, NULL, &err), LS_EIO);
+    assert_int_equal(ls_safetensors_save(path, m, small_weights, LS_STEPS_UNKNOWN, NULL, &err),
+                     LS_EIO);
     assert_non_null(strstr(err.text, "cannot open the directory: No such file or directory"));
     assert_int_equal(mkdir(s.directory, 0700), 0);
     scratch_directory(&s, "d"); /* a directory cannot be replaced */
-    assert_int_equal(ls_safetensors_save(scratch_path(&s, "d"), m, small_weights, NULL, &err),
-                     LS_EIO);
+    assert_int_equal(
+        ls_safetensors_save(scratch_path(&s, "d"), m, small_weights, LS_STEPS_UNKNOWN, NULL, &err),
+        LS_EIO);
     assert_int_equal(rmdir(scratch_path(&s, "d")), 0);
     free_model(m);
     scratch_end(&s);
@@ -700,7 +702,7 @@ static void a_state_comes_back_and_the_tensors_with_it(void **state)
     assert_memory_equal(b, small_weights, sizeof b);
     must(ls_safetensors_load(a, path, m, "", NULL, &err), &err); /* read as a file of weights */
     /* ls_safetensors_save writes no state. */
-    must(ls_safetensors_save(path, m, small_weights, NULL, &err), &err);
+    must(ls_safetensors_save(path, m, small_weights, LS_STEPS_UNKNOWN, NULL, &err), &err);
     must(ls_safetensors_state(&text, path, NULL, &err), &err);
     assert_null(text);
     free_model(m);
@@ -774,7 +776,7 @@ static void failed_allocations_leak_nothing(void **state)
     for (long n = 1; rc != LS_OK; n++) {
         counting_host_init(&h);
         h.fail_at = n;
-        rc = ls_safetensors_save(path, m, small_weights, &h.host, &err);
+        rc = ls_safetensors_save(path, m, small_weights, LS_STEPS_UNKNOWN, &h.host, &err);
         assert_true(rc == LS_OK || rc == LS_ENOMEM);
         assert_int_equal(h.live, 0);
     }

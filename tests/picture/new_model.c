@@ -41,8 +41,8 @@ ls_model *new_model(int channels, int height, int width, int floats, ls_error *e
     ls_model *model = NULL;
     if (ls_trainer_open(&trainer, &o, err) != LS_OK)
         return NULL;
-    if (ls_trainer_model(trainer, &model, err) != LS_OK)
+    if (ls_trainer_model(&model, trainer, err) != LS_OK)
         model = NULL;
-    ls_trainer_close(trainer);
+    ls_trainer_close(trainer, NULL);
     return model;
 }

@@ -381,11 +381,12 @@ static void bad_calls_are_refused_with_a_reason(void **state)
     assert_string_equal(err.text, "a pool of 0 workers: expected 1 to 4096");
     o = (ls_pool_options){.size = sizeof o, .workers = 1, .inbox = -1};
     assert_int_equal(ls_pool_create(&pool, &o, &err), LS_EINVAL);
-    o = (ls_pool_options){.size = sizeof o, .workers = 1, .pinned = 1, .cpus_per_worker = -1};
+    o = (ls_pool_options){
+        .size = sizeof o, .workers = 1, .pinning = LS_PINNING_ON, .cpus_per_worker = -1};
     assert_int_equal(ls_pool_create(&pool, &o, &err), LS_EINVAL);
     o = (ls_pool_options){.size = sizeof o, .workers = 1, .cpus_per_worker = 1};
     assert_int_equal(ls_pool_create(&pool, &o, &err), LS_EINVAL);
-    assert_non_null(strstr(err.text, "set options.pinned"));
+    assert_non_null(strstr(err.text, "set options.pinning"));
     pool = new_pool((ls_pool_options){0});
     int counts[WORKERS] = {0};
     assert_int_equal(ls_pool_submit(pool, WORKERS, count_by_index, counts, &err), LS_EINVAL);
@@ -459,7 +460,7 @@ static void workers_are_pinned_to_disjoint_cpus(void **state)
     static int owners[LS_CPUS_MAX];
     assert_int_equal(ls_cpus_allowed(&all, "", NULL), LS_OK);
     int n = all.count < 8 ? all.count : 8;
-    ls_pool *pool = new_pool((ls_pool_options){.workers = n, .pinned = 1});
+    ls_pool *pool = new_pool((ls_pool_options){.workers = n, .pinning = LS_PINNING_ON});
     assert_int_equal(ls_pool_run(pool, report_cpus, parts, LS_FOREVER, NULL), LS_OK);
     for (int w = 0; w < n; w++) {
         assert_in_range(parts[w].count, all.count / n, all.count / n + 1);
@@ -476,7 +477,8 @@ static void workers_are_not_pinned_unless_asked_or_when_too_many(void **state)
     assert_int_equal(ls_cpus_allowed(&all, "", NULL), LS_OK);
     if (all.count > 64)
         skip();
-    const ls_pool_options asked[] = {{.workers = 1}, {.workers = all.count + 1, .pinned = 1}};
+    const ls_pool_options asked[] = {{.workers = 1},
+                                     {.workers = all.count + 1, .pinning = LS_PINNING_ON}};
     for (int i = 0; i < 2; i++) {
         ls_pool *pool = new_pool(asked[i]);
         assert_int_equal(ls_pool_run(pool, report_cpus, parts, LS_FOREVER, NULL), LS_OK);

@@ -25,7 +25,7 @@ static void print(ls_model *model, const void *rows, ls_row_type type, uint32_t 
     ls_model_info info = {.size = sizeof info};
     ls_model_describe(model, &info, NULL);
     float *out = calloc(n * (size_t)info.outputs, sizeof *out);
-    if (!out || ls_model_predict(model, rows, type, n, LS_OUTPUT_PROBABILITIES, out,
+    if (!out || ls_model_predict(model, rows, type, n, LS_OUTPUT_PREDICTION, out,
                                  n * (size_t)info.outputs, &err) != LS_OK)
         stop("ls_model_predict", &err);
     for (size_t i = 0; i < n * (size_t)info.outputs; i++)
@@ -63,8 +63,9 @@ static void print_table(ls_model *model, size_t bytes, const char *path)
         if (split(line, text) != columns)
             stop("a row has other fields than the header", NULL);
         for (size_t i = 0; i < columns; i++)
-            field[i] = (ls_field){sizeof(ls_field), name[i], text[i], 0};
-        if (ls_model_row(model, field, columns, row, bytes / sizeof(float), &err) != LS_OK)
+            field[i] = (ls_field){name[i], LS_FIELD_TEXT, text[i], 0};
+        if (ls_model_row(model, field, columns, sizeof(ls_field), row, bytes / sizeof(float),
+                         &err) != LS_OK)
             stop("ls_model_row", &err);
         print(model, row, LS_ROW_F64, 1);
     }

@@ -19,7 +19,7 @@ static void add(cli_curve *c, int epoch, int epochs, double loss, double accurac
                            .loss = loss,
                            .evaluated = accuracy >= 0,
                            .metric = "accuracy",
-                           .test_metric = accuracy};
+                           .metric_value = accuracy};
     cli_curve_add(c, &p);
 }
 
@@ -73,7 +73,7 @@ static void a_sign_takes_the_place_of_a_digit(void **state)
                                .loss = 3 - i,
                                .evaluated = 1,
                                .metric = "r2",
-                               .test_metric = value[i]};
+                               .metric_value = value[i]};
         cli_curve_add(&c, &p);
     }
     char *text = printed(&c, 0);

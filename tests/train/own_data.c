@@ -56,7 +56,7 @@ int own_predict(ls_trainer *trainer, const void *rows, ls_row_type type, uint32_
                 size_t capacity, ls_error *err)
 {
     ls_model *model;
-    int status = ls_trainer_model(trainer, &model, err);
+    int status = ls_trainer_model(&model, trainer, err);
     if (status)
         return status;
     status = ls_model_predict(model, rows, type, n, LS_OUTPUT_LOGITS, outputs, capacity, err);

@@ -95,7 +95,7 @@ static void run(counts *c, const char *devices, int is_resnet)
     f.callbacks.user = c;
     ls_trainer *t = fixture_run(&f);
     assert_int_equal(ls_trainer_result(t)->steps, is_resnet ? 5 : 12);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
     assert_true(c->malloc_begin > 0 && c->host_begin > 0 && c->malloc_end > 0);
 }
@@ -140,7 +140,7 @@ static void predictions_of_few_rows_on_the_cpu_allocate_nothing(void **state)
     use_resnet(&f);
     fixture_set(&f, "devices=cpu:1");
     ls_trainer *t = fixture_open(&f);
-    assert_int_equal(ls_trainer_model(t, &net, &f.err), LS_OK);
+    assert_int_equal(ls_trainer_model(&net, t, &f.err), LS_OK);
     for (int i = 0; i < 2; i++) {
         first = count_malloc_calls();
         for (uint32_t n = 1; n <= 8; n++)
@@ -150,7 +150,7 @@ static void predictions_of_few_rows_on_the_cpu_allocate_nothing(void **state)
     }
     assert_int_equal(count_malloc_calls() - first, 0);
     ls_model_release(net);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
 }
 

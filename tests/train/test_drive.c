@@ -95,7 +95,7 @@ static float *weights_behind(int chance, const char *devices, uint64_t steps, si
         step(&s, t, i);
     float *weights = weights_of(t);
     *count = ls_trainer_summary(t)->parameters;
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     end(&s);
     return weights;
 }
@@ -130,7 +130,7 @@ static void steps_on_the_rows_of_a_run_give_its_bits(void **state)
     float *run = weights_of(t),
           *driven = weights_behind(CERTAIN, "devices=ref:3", 2 * STEPS, &count);
     assert_same(run, driven, count);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     end(&s);
     free(run);
     free(driven);
@@ -161,7 +161,7 @@ static void steps_give_the_hash_of_a_run(void **state)
     assert_string_equal(ls_trainer_result(t)->weights_sha256, run);
     assert_int_equal(ls_trainer_load(t, path, &s.f.err), LS_OK);
     assert_string_equal(ls_trainer_result(t)->weights_sha256, first);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     end(&s);
     scratch_end(&files);
 }
@@ -181,7 +181,7 @@ static void a_run_goes_on_behind_steps(void **state)
     assert_int_equal(fixture_count(&s.f, "run_start"), 1);
     assert_int_equal(fixture_count(&s.f, "step"), 2 * STEPS);
     assert_int_equal(fixture_count(&s.f, "run_end"), 1);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     end(&s);
 }
 
@@ -201,7 +201,7 @@ static void a_device_that_is_lost_changes_no_bit_of_what_is_driven(void **state)
     assert_int_equal(fixture_count(&s.f, "fault"), 1);
     float *lost = weights_of(t), *whole = weights_behind(CHANCE, "devices=ref:3", 5, &count);
     assert_same(lost, whole, count);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     end(&s);
     free(lost);
     free(whole);
@@ -217,7 +217,7 @@ static void what_is_drawn_differs_from_step_to_step(void **state)
     ls_trainer *t = fixture_open(&s.f);
     const double first = step(&s, t, 0).loss, second = step(&s, t, 0).loss;
     assert_true(first != second && step(&s, t, 0).loss != first);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     end(&s);
 }
 
@@ -240,7 +240,7 @@ static void a_saved_trainer_goes_on_in_another_one(void **state)
     step(&s, t, 1);
     if (ls_trainer_save(t, path, &s.f.err) != LS_OK) /* replaces the first checkpoint */
         fail_msg("%s", s.f.err.text);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     end(&s);
     begin(&s, 1, "devices=ref:3");
     add_chance(&s);
@@ -251,7 +251,7 @@ static void a_saved_trainer_goes_on_in_another_one(void **state)
         assert_int_equal(step(&s, t, i).number, i + 1);
     float *loaded = weights_of(t);
     assert_same(loaded, whole, count);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     end(&s);
     free(loaded);
     free(whole);
@@ -273,7 +273,7 @@ static void loading_goes_back_in_the_same_trainer(void **state)
     step(&s, t, 2);
     assert_int_equal(ls_trainer_load(t, path, &s.f.err), LS_OK);
     assert_true(step(&s, t, 1).loss == once);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     end(&s);
     scratch_end(&files);
 }
@@ -300,13 +300,13 @@ static void a_step_that_was_reached_anew_is_saved_anew(void **state)
     step(&s, t, 4); /* other rows give other weights */
     assert_int_equal(ls_trainer_save(t, NULL, &s.f.err), LS_OK);
     float *wanted = weights_of(t);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     s.f.options.resume = scratch_path(&files, "run");
     t = fixture_open(&s.f);
     float *resumed = weights_of(t);
     assert_same(resumed, wanted, ls_trainer_summary(t)->parameters);
     assert_int_equal(step(&s, t, 2).number, 3);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     end(&s);
     free(wanted);
     free(resumed);
@@ -324,7 +324,7 @@ static void weights_of_a_file_are_taken_over(void **state)
     begin(&s, 1, "devices=ref:2");
     ls_trainer *t = fixture_open(&s.f);
     step(&s, t, 0);
-    assert_int_equal(ls_trainer_model(t, &snapshot, &s.f.err), LS_OK);
+    assert_int_equal(ls_trainer_model(&snapshot, t, &s.f.err), LS_OK);
     assert_int_equal(ls_model_save(snapshot, path, &s.f.err), LS_OK);
     ls_model_release(snapshot);
     float *first = weights_of(t);
@@ -336,14 +336,14 @@ static void weights_of_a_file_are_taken_over(void **state)
     assert_int_equal(step(&s, t, 2).number, 3);
     free(first);
     first = weights_of(t);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     t = fixture_open(&s.f); /* the optimizer's state of a new trainer is empty too */
     assert_int_equal(ls_trainer_load(t, path, &s.f.err), LS_OK);
     step(&s, t, 2);
     free(again);
     again = weights_of(t);
     assert_same(again, first, count);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     end(&s);
     free(first);
     free(again);
@@ -361,7 +361,7 @@ static void what_cannot_be_loaded_changes_nothing(void **state)
     fixture_set(&other.f, "optimizer.lr=0.01");
     ls_trainer *t = fixture_open(&other.f);
     assert_int_equal(ls_trainer_save(t, path, &other.f.err), LS_OK);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     end(&other);
     begin(&s, 1, "devices=ref:2");
     t = fixture_open(&s.f);
@@ -373,7 +373,7 @@ static void what_cannot_be_loaded_changes_nothing(void **state)
     float *after = weights_of(t);
     assert_same(after, before, ls_trainer_summary(t)->parameters);
     assert_int_equal(step(&s, t, 1).number, 2);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     end(&s);
     free(before);
     free(after);
@@ -411,7 +411,7 @@ static void the_best_that_was_saved_is_kept_when_a_better_one_is_not(void **stat
                 assert_int_equal(ls_trainer_evaluate(t, NULL, &s.f.err), LS_OK);
         }
         assert_int_equal(t->position.best.steps, STEPS + 1);
-        ls_trainer_close(t);
+        ls_trainer_close(t, NULL);
         for (int i = 1; i <= 7; i++)
             assert_int_equal(is_saved(run, i * STEPS), i == 1 || i == (life ? 7 : 5));
         end(&s);
@@ -444,7 +444,7 @@ static void each_epoch_is_saved_when_patience_has_run_out(void **state)
         assert_int_equal(ls_trainer_evaluate(t, NULL, &s.f.err), LS_OK);
     }
     assert_int_equal(t->position.best.waited, 3);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     end(&s);
     scratch_end(&files);
 }
@@ -466,12 +466,12 @@ static void what_an_evaluation_found_is_saved_at_the_same_step(void **state)
         assert_int_equal(ls_trainer_evaluate(t, NULL, &s.f.err), LS_OK);
     }
     assert_int_equal(ls_trainer_save(t, NULL, &s.f.err), LS_OK);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     s.f.options.resume = run_dir + strlen("run_dir=");
     t = fixture_open(&s.f);
     assert_int_equal(t->position.best.steps, 1);
     assert_int_equal(t->position.best.waited, 2);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     end(&s);
     scratch_end(&files);
 }
@@ -486,7 +486,7 @@ static void a_save_without_a_place_is_refused(void **state)
     assert_int_equal(ls_trainer_save(t, "/", &s.f.err), LS_EINVAL);
     assert_int_equal(ls_trainer_save(t, "/nowhere/at/all", &s.f.err), LS_EIO);
     step(&s, t, 0);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     end(&s);
 }
 
@@ -502,15 +502,15 @@ static void evaluation_is_that_of_the_run(void **state)
     const double run_loss = ls_trainer_result(t)->test_loss;
     assert_int_equal(ls_trainer_evaluate(t, &found, &s.f.err), LS_OK);
     assert_true(found.loss == run_loss && found.rows == OWN_TEST);
-    assert_true(found.accuracy == ls_trainer_result(t)->test_accuracy);
     assert_string_equal(found.metric, "accuracy");
-    assert_true(found.value == found.accuracy);
+    assert_true(found.metric_value == ls_trainer_result(t)->metric_value);
     /* a structure of a size that nobody has set, and one of an earlier version */
-    ls_evaluation unset = {0}, earlier = {.size = offsetof(ls_evaluation, accuracy), .accuracy = 7};
+    ls_evaluation unset = {0},
+                  earlier = {.size = offsetof(ls_evaluation, metric_value), .metric_value = 7};
     assert_int_equal(ls_trainer_evaluate(t, &unset, &s.f.err), LS_EINVAL);
     assert_int_equal(ls_trainer_evaluate(t, &earlier, &s.f.err), LS_OK);
-    assert_true(earlier.loss == run_loss && earlier.accuracy == 7);
-    ls_trainer_close(t);
+    assert_true(earlier.loss == run_loss && earlier.metric_value == 7);
+    ls_trainer_close(t, NULL);
     end(&s);
 }
 
@@ -529,7 +529,7 @@ static void predictions_follow_the_steps(void **state)
     choose(&s, 0);
     assert_int_equal(own_predict(t, s.images, LS_ROW_U8, 1, after, ROOM(after), &s.f.err), LS_OK);
     assert_memory_not_equal(after, before, sizeof after);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     end(&s);
 }
 
@@ -543,8 +543,8 @@ static void without_test_rows_there_is_nothing_to_evaluate_on(void **state)
     step(&s, t, 0);
     assert_int_equal(ls_trainer_evaluate(t, NULL, &s.f.err), LS_EINVAL);
     assert_int_equal(ls_trainer_run(t, &s.f.err), LS_OK);
-    assert_true(isnan(ls_trainer_result(t)->test_accuracy));
-    ls_trainer_close(t);
+    assert_true(isnan(ls_trainer_result(t)->metric_value));
+    ls_trainer_close(t, NULL);
     end(&s);
 }
 
@@ -560,7 +560,7 @@ static void data_without_epochs_is_trained_by_steps_alone(void **state)
     for (uint64_t i = 0; i < 5; i++)
         assert_int_equal(step(&s, t, i).number, i + 1);
     assert_int_equal(fixture_count(&s.f, "epoch"), 0);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_set(&s.f, "schedule=\"cosine\"");
     assert_int_equal(ls_trainer_open(&t, &s.f.options, &s.f.err), LS_ECONFIG);
     assert_non_null(strstr(s.f.err.text, "epochs"));
@@ -582,7 +582,7 @@ static void rows_of_a_prepared_number_are_taken_and_others_refused(void **state)
         assert_int_equal(own_step(t, s.images, s.labels, n, NULL, &s.f.err), expected);
     }
     assert_int_equal(ls_trainer_result(t)->steps, 3);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     s.f.options.step_row_count = 9;
     assert_int_equal(ls_trainer_open(&t, &s.f.options, &s.f.err), LS_EINVAL);
     end(&s);
@@ -600,7 +600,7 @@ static void calls_that_break_the_rules_leave_everything_as_it_was(void **state)
     assert_non_null(strstr(s.f.err.text, "row 7 has label 10"));
     assert_int_equal(own_step(t, NULL, s.labels, BATCH, NULL, &s.f.err), LS_EINVAL);
     assert_int_equal(step(&s, t, 0).number, 1);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     end(&s);
     begin(&s, 0, "devices=ref:2");
     t = fixture_open(&s.f);
@@ -609,7 +609,7 @@ static void calls_that_break_the_rules_leave_everything_as_it_was(void **state)
     assert_non_null(strstr(s.f.err.text, "streamed"));
     assert_int_equal(ls_trainer_run(t, &s.f.err), LS_OK);
     assert_int_equal(own_step(t, s.images, s.labels, BATCH, NULL, &s.f.err), LS_EINVAL);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     end(&s);
 }
 
@@ -634,7 +634,7 @@ static void a_step_says_the_type_of_its_rows(void **state)
     rows.size = sizeof rows;
     assert_int_equal(ls_trainer_result(t)->steps, 0);
     assert_int_equal(ls_trainer_step(t, &rows, NULL, &s.f.err), LS_OK);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     end(&s);
 }
 
@@ -650,7 +650,7 @@ static void an_interrupt_refuses_the_next_step(void **state)
     ls_trainer_interrupt(t);
     assert_int_equal(own_step(t, s.images, s.labels, BATCH, NULL, &s.f.err), LS_EINTERRUPTED);
     float *weights = weights_of(t);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     end(&s);
     free(weights);
 }
@@ -672,9 +672,9 @@ static void the_first_error_is_told_again(void **state)
     assert_string_equal(s.f.err.text, first.text);
     assert_int_equal(ls_trainer_evaluate(t, NULL, &s.f.err), LS_EDEVICE);
     ls_model *none = NULL;
-    assert_int_equal(ls_trainer_model(t, &none, &s.f.err), LS_EDEVICE);
+    assert_int_equal(ls_trainer_model(&none, t, &s.f.err), LS_EDEVICE);
     assert_null(none);
-    assert_int_equal(ls_trainer_close(t), LS_OK);
+    assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
     assert_non_null(strstr(fixture_record(&s.f, "run_end", 0), "\"failed\""));
     end(&s);
 }
@@ -692,7 +692,7 @@ static void a_loss_that_is_not_finite_is_skipped_where_that_was_asked_for(void *
     assert_false(step(&s, t, 0).skipped);
     assert_true(step(&s, t, 1).skipped);
     assert_false(step(&s, t, 2).skipped);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     end(&s);
 }
 
@@ -709,7 +709,7 @@ static void data_that_cannot_be_read_ends_what_was_asked_with_its_message(void *
         if (call > 1) {
             assert_int_equal(status, LS_OK);
             status = ls_trainer_run(t, &s.f.err);
-            assert_int_equal(ls_trainer_close(t), LS_OK);
+            assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
         }
         assert_int_equal(status, LS_EIO);
         assert_non_null(strstr(s.f.err.text, "the store is closed"));
@@ -755,7 +755,7 @@ static void labels_need_more_than_a_byte(void **state)
         assert_non_null(strstr(s.f.err.text, "row 3 has label -1"));
         free(before);
         free(after);
-        ls_trainer_close(t);
+        ls_trainer_close(t, NULL);
         end(&s);
     }
 }
@@ -803,35 +803,9 @@ static void held_out_rows_train_nothing_on_any_number_of_workers(void **state)
         if (i % 4 == 0)
             strcpy(first[i / 4], ls_trainer_result(t)->weights_sha256);
         assert_string_equal(ls_trainer_result(t)->weights_sha256, first[i / 4]);
-        ls_trainer_close(t);
+        ls_trainer_close(t, NULL);
         end(&s);
     }
-}
-
-static int count_records(void *user, const char *json, size_t length, ls_error *err)
-{
-    (void)json;
-    (void)length;
-    (void)err;
-    ++*(int *)user;
-    return LS_OK;
-}
-
-static void a_sink_that_is_added_gets_what_follows(void **state)
-{
-    (void)state;
-    scenario s;
-    int seen = 0;
-    begin(&s, 1, "devices=ref:2");
-    ls_trainer *t = fixture_open(&s.f);
-    step(&s, t, 0);
-    assert_int_equal(ls_trainer_add_sink(t, count_records, &seen, &s.f.err), LS_OK);
-    step(&s, t, 1);
-    assert_int_equal(seen, 1);
-    ls_trainer_close(t);
-    assert_int_equal(seen, 2); /* the second record is run_end */
-    assert_non_null(strstr(fixture_record(&s.f, "run_end", 0), "\"finished\""));
-    end(&s);
 }
 
 /* ---- one pool, two trainers ---- */
@@ -854,12 +828,12 @@ static void two_trainers_share_a_pool(void **state)
         if (i < 2)
             step(&b, second, i);
     }
-    assert_int_equal(ls_trainer_close(first), LS_OK);
+    assert_int_equal(ls_trainer_close(first, NULL), LS_OK);
     step(&b, second, 2);
     step(&b, second, 3);
     float *weights = weights_of(second);
     assert_same(weights, whole, count);
-    assert_int_equal(ls_trainer_close(second), LS_OK);
+    assert_int_equal(ls_trainer_close(second, NULL), LS_OK);
     assert_int_equal(ls_pool_destroy(pool, LS_FOREVER, NULL), LS_OK);
     end(&a);
     end(&b);
@@ -899,7 +873,6 @@ LS_TESTS(train_drive, "unit")
         cmocka_unit_test(a_label_that_is_no_class_is_refused_by_its_row),
         cmocka_unit_test(labels_need_more_than_a_byte),
         cmocka_unit_test(held_out_rows_train_nothing_on_any_number_of_workers),
-        cmocka_unit_test(a_sink_that_is_added_gets_what_follows),
         cmocka_unit_test(two_trainers_share_a_pool),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

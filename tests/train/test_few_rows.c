@@ -110,7 +110,7 @@ static ls_trainer *opened(scenario *s, const char *model)
 static ls_model *model_of(ls_trainer *t, scenario *s)
 {
     ls_model *now;
-    if (ls_trainer_model(t, &now, &s->f.err) != LS_OK)
+    if (ls_trainer_model(&now, t, &s->f.err) != LS_OK)
         fail_msg("%s", s->f.err.text);
     return now;
 }
@@ -176,7 +176,7 @@ static void check(const char *model, const uint8_t *images)
     compare(initial, images, before, 1, model);
     ls_model_release(trained);
     ls_model_release(initial);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&s.f);
 }
 

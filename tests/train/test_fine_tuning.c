@@ -122,7 +122,7 @@ static void step_once(one_step *out, scenario *s)
 
 static void drop(one_step *o)
 {
-    ls_trainer_close(o->trainer);
+    ls_trainer_close(o->trainer, NULL);
     free(o->before);
     free(o->after);
 }
@@ -320,7 +320,7 @@ static void the_average_is_that_of_the_weights(void **state)
         free(found);
     }
     for (int k = 0; k < 2; k++) {
-        ls_trainer_close(t[k]);
+        ls_trainer_close(t[k], NULL);
         end(&s[k]);
     }
     free(average);
@@ -427,7 +427,7 @@ static int run(scenario *s, char hash[65])
     s->trainer = fixture_open(&s->f);
     int status = ls_trainer_run(s->trainer, &s->f.err);
     memcpy(hash, ls_trainer_result(s->trainer)->weights_sha256, 65);
-    ls_trainer_close(s->trainer);
+    ls_trainer_close(s->trainer, NULL);
     return status;
 }
 

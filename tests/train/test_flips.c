@@ -111,7 +111,7 @@ static void resume(const recipe *r, scratch *s, const char *hash, const char *wh
         assert_int_equal(ls_trainer_run(t, &f.err), LS_OK);
         if (strcmp(ls_trainer_result(t)->weights_sha256, hash) != 0)
             fail_msg("%s: the resumed run has other weights", what);
-        assert_int_equal(ls_trainer_close(t), LS_OK);
+        assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
     } else if (!strstr(f.err.text, "has no checkpoint"))
         fail_msg("%s: %s", what, f.err.text);
     fixture_end(&f);
@@ -147,7 +147,7 @@ static void flip_one(const recipe *r, const flip *c, const char *hash)
             fail_msg("%s: the wrong worker is not named: %s", what, f.err.text);
     }
     assert_string_equal(ls_trainer_result(t)->weights_sha256, "");
-    assert_int_equal(ls_trainer_close(t), LS_OK);
+    assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
     fixture_end(&f);
     for (int step = 0; step <= STEPS; step++) { /* the state after the flip is not saved */
         char name[LS_CHECKPOINT_NAME], path[100];
@@ -186,7 +186,7 @@ static void flip_between_steps(const recipe *r, const flip *c, const char *hash)
     if (status != LS_EDIVERGED || !in_time)
         fail_msg("%s, %d workers, %s: %s, %s", r->name, c->workers, fault, ls_status_name(status),
                  f.err.text);
-    assert_int_equal(ls_trainer_close(t), LS_OK);
+    assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
     fixture_end(&f);
 }
 
@@ -244,7 +244,7 @@ static void a_bit_that_was_rounded_away_is_not_saved(void **state)
     ls_trainer *t = fixture_open(&f);
     assert_int_equal(ls_trainer_run(t, &f.err), LS_EDIVERGED);
     assert_non_null(strstr(f.err.text, "after step 2: "));
-    assert_int_equal(ls_trainer_close(t), LS_OK);
+    assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
     fixture_end(&f);
 }
 
@@ -266,7 +266,7 @@ static void a_flipped_bit_in_a_frozen_layer_is_noticed(void **state)
     ls_trainer *t = fixture_open(&f);
     assert_int_equal(ls_trainer_run(t, &f.err), LS_EDIVERGED);
     assert_true(is_found_in_time(&f));
-    assert_int_equal(ls_trainer_close(t), LS_OK);
+    assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
     fixture_end(&f);
 }
 
@@ -284,7 +284,7 @@ static void another_all_reduce_compares_too(void **state)
     ls_trainer *t = fixture_open(&f);
     assert_int_equal(ls_trainer_run(t, &f.err), LS_EDIVERGED);
     assert_true(is_found_in_time(&f));
-    assert_int_equal(ls_trainer_close(t), LS_OK);
+    assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
     fixture_end(&f);
 }
 
@@ -304,7 +304,7 @@ static void a_flipped_bit_in_a_skipped_step_is_noticed(void **state)
     ls_trainer *t = fixture_open(&f);
     assert_int_equal(ls_trainer_run(t, &f.err), LS_EDIVERGED);
     assert_true(is_found_in_time(&f));
-    assert_int_equal(ls_trainer_close(t), LS_OK);
+    assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
     fixture_end(&f);
 }
 
@@ -318,7 +318,7 @@ static void run_whole(scratch *s)
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", scratch_path(s, "run"));
     open_recipe(&f, &recipes[0], 2, run_dir);
     fixture_set(&f, "checkpoint.keep=9");
-    assert_int_equal(ls_trainer_close(fixture_run(&f)), LS_OK);
+    assert_int_equal(ls_trainer_close(fixture_run(&f), NULL), LS_OK);
     fixture_end(&f);
 }
 
@@ -341,7 +341,7 @@ static void resume_at(scratch *s, uint64_t at, uint64_t from, bool doubtful, con
     assert_string_equal(ls_trainer_result(t)->weights_sha256, hash);
     assert_non_null(strstr(fixture_record(&f, "resume", 0),
                            doubtful ? "\"doubtful\":true" : "\"doubtful\":false"));
-    assert_int_equal(ls_trainer_close(t), LS_OK);
+    assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
     fixture_end(&f);
 }
 
@@ -412,7 +412,7 @@ static void checkpoints_after_the_last_agreement_are_set_aside(void **state)
                   "from checkpoints/step-000000003.safetensors");
     assert_int_equal(
         access(scratch_path(s, "run/checkpoints/doubtful-000000006.safetensors"), F_OK), 0);
-    assert_int_equal(ls_trainer_close(t), LS_OK);
+    assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
     fixture_end(&f);
 }
 

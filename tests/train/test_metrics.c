@@ -319,8 +319,8 @@ static void an_evaluation_finds_the_same_on_any_number_of_workers(void **state)
         }
         /* The number of correct rows must be the one that the op of the loss has counted. */
         assert_int_equal(all, OWN_TEST);
-        assert_true(hits > 8 && (double)hits / OWN_TEST == ls_trainer_result(t)->test_accuracy);
-        ls_trainer_close(t);
+        assert_true(hits > 8 && (double)hits / OWN_TEST == ls_trainer_result(t)->metric_value);
+        ls_trainer_close(t, NULL);
         fixture_end(&s.f);
     }
 }
@@ -343,7 +343,7 @@ static void what_is_measured_is_what_was_asked_for(void **state)
         ls_trainer *t = fixture_run(&s.f);
         assert_non_null(strstr(fixture_record(&s.f, "eval", 0), cases[i].there));
         assert_null(strstr(fixture_record(&s.f, "eval", 0), cases[i].absent));
-        ls_trainer_close(t);
+        ls_trainer_close(t, NULL);
         fixture_end(&s.f);
     }
 }
@@ -445,7 +445,7 @@ static void many_scores_take_memory_where_somebody_asked_for_them(void **state)
         assert_int_equal(t->engine->exchange->test.scores != NULL, named);
         assert_int_equal(t->config.metrics >> LS_METRIC_TOP5 & 1, named);
         assert_int_equal(h.said, !named);
-        ls_trainer_close(t);
+        ls_trainer_close(t, NULL);
         fixture_end(&s.f);
     }
 }
@@ -493,7 +493,7 @@ static void the_best_checkpoint_is_kept_beside_the_newest(void **state)
     scratch_begin(&place);
     snprintf(run_dir, sizeof run_dir, "run_dir=%s/run", place.directory);
     begin_idle(&s, "devices=ref:2", run_dir);
-    ls_trainer_close(fixture_run(&s.f));
+    ls_trainer_close(fixture_run(&s.f), NULL);
     assert_non_null(strstr(fixture_record(&s.f, "eval", 0), "\"best\":true"));
     assert_non_null(strstr(fixture_record(&s.f, "eval", 1), "\"best\":false"));
     for (int epoch = 1; epoch <= 9; epoch++) /* an epoch has four steps */
@@ -545,7 +545,7 @@ static void nothing_stays_behind_where_the_search_for_the_best_lacks_memory(void
     scratch_begin(&place);
     snprintf(run_dir, sizeof run_dir, "run_dir=%s/run", place.directory);
     begin_idle(&s, "devices=ref:1", run_dir);
-    ls_trainer_close(fixture_run(&s.f));
+    ls_trainer_close(fixture_run(&s.f), NULL);
     /* enough steps to make the list of checkpoints grow */
     for (int steps = 5; steps < 25; steps++) {
         snprintf(path, sizeof path, "%s/run/checkpoints/step-%09d.safetensors", place.directory,
@@ -600,7 +600,7 @@ static void old_ones_are_removed_where_the_best_was_not_kept(void **state)
         s.trainer = fixture_open(&s.f);
         assert_int_equal(ls_trainer_run(s.trainer, &s.f.err), life ? LS_OK : LS_EINTERRUPTED);
         assert_int_equal(s.trainer->position.best.epoch, 1);
-        ls_trainer_close(s.trainer);
+        ls_trainer_close(s.trainer, NULL);
         if (life)
             assert_null(strstr(fixture_record(&s.f, "run_end", 0), "best_checkpoint"));
         fixture_end(&s.f);
@@ -639,7 +639,7 @@ static void old_ones_are_removed_where_the_best_could_not_be_saved(void **state)
     fixture_set(&s.f, "checkpoint.async=false");
     s.f.callbacks.record = move_directory;
     s.f.callbacks.user = &place;
-    ls_trainer_close(fixture_run(&s.f));
+    ls_trainer_close(fixture_run(&s.f), NULL);
     expect_the_last_one_alone(&place);
     fixture_end(&s.f);
     scratch_end(&place);
@@ -671,7 +671,7 @@ static void patience_ends_a_run_at_the_same_step_after_a_stop(void **state)
         if (life != 1)
             assert_int_equal(r->steps, 4 * 4);
         assert_int_equal(r->interrupted, life == 1);
-        ls_trainer_close(s.trainer);
+        ls_trainer_close(s.trainer, NULL);
         if (life != 1)
             assert_non_null(
                 strstr(fixture_record(&s.f, "run_end", 0),
@@ -706,7 +706,7 @@ static void an_evaluation_that_failed_counts_once(void **state)
         assert_int_equal(best->epoch, part > 0);
         assert_int_equal(best->waited, part % 2 ? 3 : 0);
         assert_int_equal(s.trainer->position.steps, part % 2 ? 4 * 4 : part == 0 ? 4 : 8);
-        ls_trainer_close(s.trainer);
+        ls_trainer_close(s.trainer, NULL);
         fixture_end(&s.f);
     }
     scratch_end(&place);

@@ -78,7 +78,7 @@ static void predictions_are_those_of_the_evaluation(const char *devices)
         fail_msg("%s", s.f.err.text);
     judge(scores, labels, OWN_TEST, &loss, &accuracy);
     assert_true(fabs(loss - ls_trainer_result(t)->test_loss) < 1e-5 * (1 + loss));
-    assert_true(fabs(accuracy - ls_trainer_result(t)->test_accuracy) < 1e-9);
+    assert_true(fabs(accuracy - ls_trainer_result(t)->metric_value) < 1e-9);
     assert_true(accuracy > 0.5); /* the model has learnt, so the test is not trivial */
     for (uint32_t i = 0; i < OWN_TEST; i += 7) {
         assert_int_equal(
@@ -88,7 +88,7 @@ static void predictions_are_those_of_the_evaluation(const char *devices)
     }
     assert_int_equal(own_predict(t, NULL, LS_ROW_U8, 0, NULL, 0, &s.f.err), LS_OK);
     assert_int_equal(own_predict(t, NULL, LS_ROW_U8, 1, one, ROOM(one), &s.f.err), LS_EINVAL);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&s.f);
 }
 
@@ -120,14 +120,14 @@ static void a_model_does_not_change_and_outlives_its_trainer(void **state)
     test_images(image, &label, 1);
     for (uint32_t i = 0; i < BATCH; i++)
         own_row(0, i, rows + (size_t)i * OWN_PIXELS, &labels[i]);
-    assert_int_equal(ls_trainer_model(t, &first, &s.f.err), LS_OK);
+    assert_int_equal(ls_trainer_model(&first, t, &s.f.err), LS_OK);
     assert_int_equal(ls_model_predict(first, image, LS_ROW_U8, 1, LS_OUTPUT_LOGITS, before,
                                       ROOM(before), &s.f.err),
                      LS_OK);
     for (int i = 0; i < 3; i++)
         assert_int_equal(own_step(t, rows, labels, BATCH, NULL, &s.f.err), LS_OK);
-    assert_int_equal(ls_trainer_model(t, &second, &s.f.err), LS_OK);
-    ls_trainer_close(t);
+    assert_int_equal(ls_trainer_model(&second, t, &s.f.err), LS_OK);
+    ls_trainer_close(t, NULL);
     assert_int_equal(ls_model_predict(second, image, LS_ROW_U8, 1, LS_OUTPUT_LOGITS, newer,
                                       ROOM(newer), &s.f.err),
                      LS_OK);
@@ -160,7 +160,7 @@ static void any_number_of_images_gives_as_many_rows_of_scores(void **state)
     begin(&s, 1, "devices=ref:1");
     ls_trainer *t = fixture_open(&s.f);
     test_images(images, labels, MOST);
-    assert_int_equal(ls_trainer_model(t, &snapshot, &s.f.err), LS_OK);
+    assert_int_equal(ls_trainer_model(&snapshot, t, &s.f.err), LS_OK);
     assert_int_equal(ls_model_predict(snapshot, images, LS_ROW_U8, MOST, LS_OUTPUT_LOGITS, whole,
                                       MOST * OWN_CLASSES, &s.f.err),
                      LS_OK);
@@ -174,7 +174,7 @@ static void any_number_of_images_gives_as_many_rows_of_scores(void **state)
         assert_memory_equal(scores, whole, end * sizeof *scores);
     }
     ls_model_release(snapshot);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&s.f);
     free(images);
     free(whole);
@@ -264,7 +264,7 @@ static void threads_predict_while_a_run_trains(void **state)
     assert_true(info.steps % 2 == 0 && info.steps > 0);
     while (atomic_load(&b.predicted) < READERS)
         continue;
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     atomic_store(&b.stop, 1);
     for (int i = 0; i < READERS; i++) {
         void *verdict;
@@ -425,7 +425,7 @@ static ls_trainer *begin_strict(scenario *s, ls_model **snapshot, uint8_t image[
     assert_int_equal(ls_registry_add(s->f.registry, &strict, &s->f.err), LS_OK);
     test_images(image, &label, 1);
     ls_trainer *t = fixture_open(&s->f);
-    assert_int_equal(ls_trainer_model(t, snapshot, &s->f.err), LS_OK);
+    assert_int_equal(ls_trainer_model(snapshot, t, &s->f.err), LS_OK);
     return t;
 }
 
@@ -457,7 +457,7 @@ static void a_prediction_that_does_not_end_holds_up_no_step(void **state)
     assert_int_equal(pthread_join(thread, &failed), 0);
     assert_null(failed);
     ls_model_release(snapshot);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&s.f);
 }
 
@@ -488,7 +488,7 @@ static void a_step_that_does_not_end_holds_up_no_prediction(void **state)
     assert_int_equal(pthread_join(thread, &failed), 0);
     assert_null(failed);
     ls_model_release(snapshot);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&s.f);
 }
 
@@ -503,7 +503,7 @@ static void a_device_that_predicts_is_used_by_the_thread_that_bound_it(void **st
     (void)state;
     ls_trainer *t = begin_strict(&s, &snapshot, image);
     const int trained = atomic_load(&bound);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     for (int i = 0; i < 2; i++) {
         pthread_t thread;
         void *failed;

@@ -27,6 +27,7 @@ typedef struct scenario {
     ls_model_options options;
     uint8_t images[ROWS * OWN_PIXELS];
     float scores[ROWS * OWN_CLASSES]; /* scores that the trainer has computed for the same rows */
+    uint64_t steps;                   /* number of steps that the trainer has made */
 } scenario;
 
 static void begin(scenario *s)
@@ -44,11 +45,13 @@ static void begin(scenario *s)
         own_row(1, i, s->images + (size_t)i * OWN_PIXELS, &label);
     assert_int_equal(
         own_predict(t, s->images, LS_ROW_U8, ROWS, s->scores, ROOM(s->scores), &s->f.err), LS_OK);
+    s->steps = ls_trainer_result(t)->steps;
+    assert_true(s->steps > 0);
     ls_model *snapshot;
-    assert_int_equal(ls_trainer_model(t, &snapshot, &s->f.err), LS_OK);
+    assert_int_equal(ls_trainer_model(&snapshot, t, &s->f.err), LS_OK);
     assert_int_equal(ls_model_save(snapshot, s->path, &s->f.err), LS_OK);
     ls_model_release(snapshot);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     s->options =
         (ls_model_options){.size = sizeof s->options, .device = "ref:1", .registry = s->f.registry};
 }
@@ -78,11 +81,12 @@ static void a_file_alone_predicts_what_its_trainer_did(void **state)
     ls_model_describe(model, &info, NULL);
     assert_int_equal(info.outputs, OWN_CLASSES);
     assert_int_equal(info.height, 28);
+    assert_int_equal(info.steps, s.steps);
     assert_int_equal(ls_model_predict(model, s.images, LS_ROW_U8, ROWS, LS_OUTPUT_LOGITS, scores,
                                       ROOM(scores), &s.f.err),
                      LS_OK);
     assert_memory_equal(scores, s.scores, sizeof scores);
-    assert_int_equal(ls_model_predict(model, s.images, LS_ROW_U8, ROWS, LS_OUTPUT_PROBABILITIES, p,
+    assert_int_equal(ls_model_predict(model, s.images, LS_ROW_U8, ROWS, LS_OUTPUT_PREDICTION, p,
                                       ROOM(p), &s.f.err),
                      LS_OK);
     for (int i = 0; i < ROWS; i++) {
@@ -99,6 +103,32 @@ static void a_file_alone_predicts_what_its_trainer_did(void **state)
     assert_null(ls_model_class_name(model, 0)); /* the caller's data has no class names */
     assert_null(ls_model_class_name(model, -1));
     ls_model_release(model);
+    end(&s);
+}
+
+/* The number of steps is in files of every kind; a file that lacks it says so. */
+static void every_file_says_its_steps(void **state)
+{
+    (void)state;
+    scenario s;
+    char place[600];
+    ls_model_info info = {.size = sizeof info};
+    begin(&s);
+    const uint64_t steps = s.steps;
+    snprintf(place, sizeof place, "run_dir=%s", scratch_path(&s.dir, "run"));
+    fixture_set(&s.f, place);
+    ls_trainer *t = fixture_run(&s.f);
+    s.path = scratch_path(&s.dir, "checkpoint.safetensors");
+    assert_int_equal(ls_trainer_save(t, s.path, &s.f.err), LS_OK);
+    ls_trainer_close(t, NULL);
+    const char *const names[] = {"checkpoint.safetensors", "run/weights.safetensors"};
+    for (size_t i = 0; i < ROOM(names); i++) {
+        s.path = scratch_path(&s.dir, names[i]);
+        ls_model *model = must_open(&s);
+        assert_int_equal(ls_model_describe(model, &info, NULL), LS_OK);
+        assert_true(info.steps == steps);
+        ls_model_release(model);
+    }
     end(&s);
 }
 
@@ -124,7 +154,7 @@ static void classes_have_the_names_of_the_data(void **state)
     }
     /* a checkpoint is a file of weights too */
     assert_int_equal(ls_trainer_save(t, path, &s.f.err), LS_OK);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     const ls_model_options o = {.size = sizeof o, .device = "ref:1", .registry = s.f.registry};
     if (ls_model_open(&model, path, &o, &s.f.err) != LS_OK)
         fail_msg("%s", s.f.err.text);
@@ -160,7 +190,7 @@ static void a_table_predicts(const char *loss)
                                          .channels = 6,
                                          .height = 1,
                                          .width = 1,
-                                         .targets = 2,
+                                         .target_count = 2,
                                          .row_type = LS_ROW_F32,
                                          .train_rows = 96,
                                          .test_rows = 8,
@@ -183,13 +213,13 @@ static void a_table_predicts(const char *loss)
     if (own_predict(t, rows, LS_ROW_F32, 2, want, ROOM(want), &f.err) != LS_OK ||
         ls_trainer_save(t, path, &f.err) != LS_OK)
         fail_msg("%s", f.err.text);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     const ls_model_options o = {.size = sizeof o, .device = "ref:1", .registry = f.registry};
     if (ls_model_open(&model, path, &o, &f.err) != LS_OK ||
         ls_model_predict(model, rows, LS_ROW_F32, 2, LS_OUTPUT_LOGITS, scores, ROOM(scores),
                          &f.err) != LS_OK ||
-        ls_model_predict(model, rows, LS_ROW_F32, 2, LS_OUTPUT_PROBABILITIES, outputs,
-                         ROOM(outputs), &f.err) != LS_OK)
+        ls_model_predict(model, rows, LS_ROW_F32, 2, LS_OUTPUT_PREDICTION, outputs, ROOM(outputs),
+                         &f.err) != LS_OK)
         fail_msg("%s", f.err.text);
     assert_memory_equal(scores, want, sizeof want);
     for (int i = 0; i < 4; i++) {
@@ -200,7 +230,7 @@ static void a_table_predicts(const char *loss)
     }
     ls_model_describe(model, &info, NULL);
     assert_true(info.row_type == LS_ROW_F32 && info.outputs == 2 &&
-                info.task == (strstr(loss, "bce") ? LS_TASK_LABELS : LS_TASK_VALUES));
+                info.task == (strstr(loss, "bce") ? LS_TASK_YES_NO : LS_TASK_VALUES));
     ls_model_release(model);
     scratch_end(&dir);
     fixture_end(&f);
@@ -279,14 +309,14 @@ static void on_the_cpu_the_caller_itself_predicts_and_keeps_its_rounding(void **
     const int threads = threads_now();
     ls_model *model = must_open(&s);
     fesetround(FE_UPWARD);
-    const int status = ls_model_predict(model, s.images, LS_ROW_U8, ROWS, LS_OUTPUT_PROBABILITIES,
-                                        up, ROOM(up), &s.f.err);
+    const int status = ls_model_predict(model, s.images, LS_ROW_U8, ROWS, LS_OUTPUT_PREDICTION, up,
+                                        ROOM(up), &s.f.err);
     const int rounding = fegetround();
     fesetround(FE_TONEAREST);
     assert_int_equal(status, LS_OK);
     assert_int_equal(rounding, FE_UPWARD);
     assert_int_equal(threads_now(), threads);
-    assert_int_equal(ls_model_predict(model, s.images, LS_ROW_U8, ROWS, LS_OUTPUT_PROBABILITIES,
+    assert_int_equal(ls_model_predict(model, s.images, LS_ROW_U8, ROWS, LS_OUTPUT_PREDICTION,
                                       nearest, ROOM(nearest), &s.f.err),
                      LS_OK);
     assert_memory_equal(up, nearest, sizeof up);
@@ -473,6 +503,7 @@ LS_TESTS(train_model_file, "integration")
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_alone_predicts_what_its_trainer_did),
         cmocka_unit_test(a_model_of_floats_gives_numbers_or_bits),
+        cmocka_unit_test(every_file_says_its_steps),
         cmocka_unit_test(classes_have_the_names_of_the_data),
         cmocka_unit_test(any_number_of_threads_predict_at_the_same_time),
         cmocka_unit_test(on_the_cpu_the_caller_itself_predicts_and_keeps_its_rounding),

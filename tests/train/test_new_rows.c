@@ -26,26 +26,26 @@ static const float raw[ROWS][4] = {{4000, 1, 0, 2008},
                                    {3500, 0, 0, 2008},
                                    {6000, 0, 1, 2009}};
 static const ls_field fields[ROWS][4] = {
-    {{sizeof(ls_field), "year", NULL, 2008},
-     {sizeof(ls_field), "island", "Biscoe", 0},
-     {sizeof(ls_field), "other", "?", 0},
-     {sizeof(ls_field), "mass", "4e3", 0}},
-    {{sizeof(ls_field), "mass", "5000", 0},
-     {sizeof(ls_field), "island", "Dream", 0},
-     {sizeof(ls_field), "year", "2007", 0},
-     {sizeof(ls_field), "y", "2", 0}},
-    {{sizeof(ls_field), "mass", NULL, NAN},
-     {sizeof(ls_field), "island", "Biscoe", 0},
-     {sizeof(ls_field), "year", NULL, 2009},
-     {sizeof(ls_field), "y", "", 0}},
-    {{sizeof(ls_field), "mass", NULL, 3500},
-     {sizeof(ls_field), "island", "", 0},
-     {sizeof(ls_field), "year", NULL, 2008},
-     {sizeof(ls_field), "y", NULL, 1}},
-    {{sizeof(ls_field), "mass", NULL, 6000},
-     {sizeof(ls_field), "island", "Dream", 0},
-     {sizeof(ls_field), "year", NULL, 2009},
-     {sizeof(ls_field), "y", NULL, 1}},
+    {{"year", LS_FIELD_NUMBER, NULL, 2008},
+     {"island", LS_FIELD_TEXT, "Biscoe", 0},
+     {"other", LS_FIELD_TEXT, "?", 0},
+     {"mass", LS_FIELD_TEXT, "4e3", 0}},
+    {{"mass", LS_FIELD_TEXT, "5000", 0},
+     {"island", LS_FIELD_TEXT, "Dream", 0},
+     {"year", LS_FIELD_TEXT, "2007", 0},
+     {"y", LS_FIELD_TEXT, "2", 0}},
+    {{"mass", LS_FIELD_NUMBER, NULL, NAN},
+     {"island", LS_FIELD_TEXT, "Biscoe", 0},
+     {"year", LS_FIELD_NUMBER, NULL, 2009},
+     {"y", LS_FIELD_TEXT, "", 0}},
+    {{"mass", LS_FIELD_NUMBER, NULL, 3500},
+     {"island", LS_FIELD_TEXT, "", 0},
+     {"year", LS_FIELD_NUMBER, NULL, 2008},
+     {"y", LS_FIELD_NUMBER, NULL, 1}},
+    {{"mass", LS_FIELD_NUMBER, NULL, 6000},
+     {"island", LS_FIELD_TEXT, "Dream", 0},
+     {"year", LS_FIELD_NUMBER, NULL, 2009},
+     {"y", LS_FIELD_NUMBER, NULL, 1}},
 };
 
 typedef struct scenario {
@@ -64,7 +64,7 @@ static ls_model *save_and_open(fixture *f, ls_trainer *t, const char *path)
     const ls_model_options o = {.size = sizeof o, .device = "ref:1", .registry = f->registry};
     if (ls_trainer_save(t, path, &f->err) != LS_OK)
         fail_msg("%s", f->err.text);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     if (ls_model_open(&model, path, &o, &f->err) != LS_OK)
         fail_msg("%s", f->err.text);
     return model;
@@ -116,8 +116,8 @@ static void rows_of_a_table_are_standardised_as_in_the_training(void **state)
     scenario s;
     float value[ROWS], logits[ROWS];
     begin(&s, ",\"standardize\":true,\"missing\":\"mean\"");
-    assert_int_equal(ls_model_predict(s.model, raw, LS_ROW_F32, ROWS, LS_OUTPUT_PROBABILITIES,
-                                      value, ROOM(value), &s.f.err),
+    assert_int_equal(ls_model_predict(s.model, raw, LS_ROW_F32, ROWS, LS_OUTPUT_PREDICTION, value,
+                                      ROOM(value), &s.f.err),
                      LS_OK);
     assert_true(fabs(loss_of(value) - s.test_loss) < 1e-5 * (1 + s.test_loss));
     assert_int_equal(ls_model_predict(s.model, raw, LS_ROW_F32, ROWS, LS_OUTPUT_LOGITS, logits,
@@ -146,7 +146,7 @@ static void rows_of_a_file_are_those_of_the_model(void **state)
     double fine[ROWS];
     ls_evaluation found = {.size = sizeof found};
     begin(&s, ",\"standardize\":true,\"missing\":\"mean\"");
-    assert_int_equal(ls_model_predict(s.model, raw, LS_ROW_F32, ROWS, LS_OUTPUT_PROBABILITIES, want,
+    assert_int_equal(ls_model_predict(s.model, raw, LS_ROW_F32, ROWS, LS_OUTPUT_PREDICTION, want,
                                       ROOM(want), &s.f.err),
                      LS_OK);
     const char *path = scratch_path(&s.dir, "test.csv");
@@ -155,7 +155,7 @@ static void rows_of_a_file_are_those_of_the_model(void **state)
     assert_int_equal(ls_rows_count(rows), ROWS);
     assert_null(ls_rows_name(rows, 0));
     assert_null(ls_rows_why(rows, 0));
-    assert_int_equal(ls_rows_predict(rows, 0, ROWS, LS_OUTPUT_PROBABILITIES, value, ROWS, &s.f.err),
+    assert_int_equal(ls_rows_predict(rows, 0, ROWS, LS_OUTPUT_PREDICTION, value, ROWS, &s.f.err),
                      LS_OK);
     assert_memory_equal(value, want, sizeof want);
     assert_int_equal(ls_rows_predict(rows, 1, ROWS - 1, LS_OUTPUT_LOGITS | LS_OUTPUT_F64, fine,
@@ -166,7 +166,7 @@ static void rows_of_a_file_are_those_of_the_model(void **state)
     assert_int_equal(ls_rows_predict(rows, 1, ROWS, LS_OUTPUT_LOGITS, value, ROWS, &s.f.err),
                      LS_EINVAL);
     assert_int_equal(ls_rows_predict(rows, 0, 2, LS_OUTPUT_LOGITS, value, 1, &s.f.err), LS_EINVAL);
-    if (ls_rows_evaluate(rows, &found, &s.f.err) != LS_OK)
+    if (ls_model_evaluate(s.model, path, NULL, &found, &s.f.err) != LS_OK)
         fail_msg("%s", s.f.err.text);
     assert_true(found.rows == ROWS && fabs(found.loss - s.test_loss) < 1e-6 * (1 + s.test_loss));
     assert_string_equal(found.metric, "r2");
@@ -176,10 +176,11 @@ static void rows_of_a_file_are_those_of_the_model(void **state)
     const ls_rows_options two = {.size = sizeof two, .limit = 2};
     assert_int_equal(ls_rows_open(&rows, s.model, path, &two, &s.f.err), LS_OK);
     assert_int_equal(ls_rows_count(rows), 2);
-    assert_int_equal(ls_rows_evaluate(rows, &found, &s.f.err), LS_OK);
+    assert_int_equal(ls_model_evaluate(s.model, path, &two, &found, &s.f.err), LS_OK);
     assert_int_equal(found.rows, 2);
     ls_rows_close(rows);
     assert_int_equal(ls_rows_open(&rows, s.model, "nothing.csv", NULL, &s.f.err), LS_ENOENT);
+    assert_null(rows);
     end(&s);
 }
 
@@ -191,12 +192,13 @@ static void rows_by_the_names_of_columns_are_the_same(void **state)
     float value[ROWS], want[ROWS];
     begin(&s, ",\"standardize\":true,\"missing\":\"mean\"");
     for (int i = 0; i < ROWS; i++)
-        if (ls_model_row(s.model, fields[i], 4, row[i], ROOM(row[i]), &s.f.err) != LS_OK)
+        if (ls_model_row(s.model, fields[i], 4, sizeof(ls_field), row[i], ROOM(row[i]), &s.f.err) !=
+            LS_OK)
             fail_msg("row %d: %s", i, s.f.err.text);
-    assert_int_equal(ls_model_predict(s.model, row, LS_ROW_F64, ROWS, LS_OUTPUT_PROBABILITIES,
-                                      value, ROOM(value), &s.f.err),
+    assert_int_equal(ls_model_predict(s.model, row, LS_ROW_F64, ROWS, LS_OUTPUT_PREDICTION, value,
+                                      ROOM(value), &s.f.err),
                      LS_OK);
-    assert_int_equal(ls_model_predict(s.model, raw, LS_ROW_F32, ROWS, LS_OUTPUT_PROBABILITIES, want,
+    assert_int_equal(ls_model_predict(s.model, raw, LS_ROW_F32, ROWS, LS_OUTPUT_PREDICTION, want,
                                       ROOM(want), &s.f.err),
                      LS_OK);
     assert_memory_equal(value, want, sizeof want);
@@ -242,10 +244,12 @@ static void long_numbers_are_predicted_as_they_are_tested(void **state)
     s.test_loss = t->reported.result.test_loss;
     s.model = save_and_open(&s.f, t, scratch_path(&s.dir, "model.safetensors"));
     for (int i = 0; i < ROWS; i++) {
-        const ls_field field = {sizeof field, "ms", text[i], 0},
-                       number = {sizeof number, " ms", NULL, ms[i]};
-        assert_int_equal(ls_model_row(s.model, &field, 1, &by_text[i], 1, &s.f.err), LS_OK);
-        assert_int_equal(ls_model_row(s.model, &number, 1, &by_number[i], 1, &s.f.err), LS_OK);
+        const ls_field field = {"ms", LS_FIELD_TEXT, text[i], 0},
+                       number = {" ms", LS_FIELD_NUMBER, NULL, ms[i]};
+        assert_int_equal(
+            ls_model_row(s.model, &field, 1, sizeof(ls_field), &by_text[i], 1, &s.f.err), LS_OK);
+        assert_int_equal(
+            ls_model_row(s.model, &number, 1, sizeof(ls_field), &by_number[i], 1, &s.f.err), LS_OK);
     }
     assert_int_equal(ls_model_predict(s.model, by_text, LS_ROW_F64, ROWS, LS_OUTPUT_LOGITS, value,
                                       ROWS, &s.f.err),
@@ -273,7 +277,8 @@ static void refuses(scenario *s, const ls_field *field, size_t count, int status
 {
     double row[4];
     ls_error err = {0};
-    assert_int_equal(ls_model_row(s->model, field, count, row, ROOM(row), &err), status);
+    assert_int_equal(ls_model_row(s->model, field, count, sizeof(ls_field), row, ROOM(row), &err),
+                     status);
     if (!strstr(err.text, says))
         fail_msg("expected \"%s\" in: %s", says, err.text);
 }
@@ -290,9 +295,10 @@ static void unknown_texts_have_no_outputs(scenario *s)
     assert_int_equal(ls_model_describe(s->model, &info, &err), LS_OK);
     assert_int_equal(info.channels, 3);
     for (int i = 0; i < MANY; i++) {
-        const ls_field field[] = {{sizeof *field, "island", i % 7 == 3 ? "Torgersen" : "Dream", 0},
-                                  {sizeof *field, "year", NULL, 2000 + i % 9}};
-        assert_int_equal(ls_model_row(s->model, field, 2, row[i], 3, &err), LS_OK);
+        const ls_field field[] = {{"island", LS_FIELD_TEXT, i % 7 == 3 ? "Torgersen" : "Dream", 0},
+                                  {"year", LS_FIELD_NUMBER, NULL, 2000 + i % 9}};
+        assert_int_equal(ls_model_row(s->model, field, 2, sizeof(ls_field), row[i], 3, &err),
+                         LS_OK);
     }
     assert_int_equal(
         ls_model_predict(s->model, row, LS_ROW_F64, MANY, LS_OUTPUT_LOGITS, value, MANY, &err),
@@ -310,14 +316,25 @@ static void what_does_not_fit_is_refused_by_name(void **state)
     (void)state;
     scenario s;
     float value[ROWS];
-    static const ls_field unknown[] = {{sizeof(ls_field), "mass", "1", 0},
-                                       {sizeof(ls_field), "island", "Torgersen", 0}},
-                          twice[] = {{sizeof(ls_field), "mass", "1", 0},
-                                     {sizeof(ls_field), "mass", "1", 0}},
-                          text[] = {{sizeof(ls_field), "mass", "heavy", 0}};
+    static const ls_field unknown[] = {{"mass", LS_FIELD_TEXT, "1", 0},
+                                       {"island", LS_FIELD_TEXT, "Torgersen", 0}},
+                          twice[] = {{"mass", LS_FIELD_TEXT, "1", 0},
+                                     {"mass", LS_FIELD_TEXT, "1", 0}},
+                          text[] = {{"mass", LS_FIELD_TEXT, "heavy", 0}},
+                          no_text[] = {{"mass", LS_FIELD_TEXT, NULL, 1}},
+                          no_kind[] = {{"mass", (ls_field_kind)3, "1", 1}};
     begin(&s, ",\"drop\":\"island\",\"missing\":\"zero\"");
+    assert_int_equal(ls_model_column_count(s.model), 2);
+    for (int i = -1; i < 3; i++)
+        assert_true((ls_model_column_name(s.model, i) != NULL) == (i == 0 || i == 1));
+    assert_string_equal(ls_model_column_name(s.model, 0), "mass");
+    assert_string_equal(ls_model_column_name(s.model, 1), "year");
     refuses(&s, text, 1, LS_EDATA, "column \"mass\": expected a number, found \"heavy\"");
     refuses(&s, twice, 2, LS_EINVAL, "\"mass\" is there twice");
+    refuses(&s, no_text, 1, LS_EINVAL, "the kind is LS_FIELD_TEXT, and there is no text");
+    refuses(&s, no_kind, 1, LS_EINVAL, "column \"mass\": kind 3; expected");
+    assert_int_equal(ls_model_row(s.model, text, 1, 0, (double[3]){0}, 3, &s.f.err), LS_EINVAL);
+    assert_non_null(strstr(s.f.err.text, "ls_field: `size` is not set"));
     refuses(&s, unknown, 2, LS_EDATA, "column \"year\" is missing");
     end(&s);
     begin(&s, ",\"drop\":\"mass\",\"missing\":\"zero\"");
@@ -327,8 +344,8 @@ static void what_does_not_fit_is_refused_by_name(void **state)
     refuses(&s, unknown, 2, LS_EDATA, "expected a text that the model has learnt: Biscoe, Dream");
     end(&s);
     begin(&s, ",\"standardize\":true,\"missing\":\"zero\"");
-    assert_int_equal(ls_model_predict(s.model, raw, LS_ROW_F32, ROWS, LS_OUTPUT_PROBABILITIES,
-                                      value, ROOM(value), &s.f.err),
+    assert_int_equal(ls_model_predict(s.model, raw, LS_ROW_F32, ROWS, LS_OUTPUT_PREDICTION, value,
+                                      ROOM(value), &s.f.err),
                      LS_OK);
     assert_true(fabs(loss_of(value) - s.test_loss) < 1e-5 * (1 + s.test_loss));
     end(&s);
@@ -390,7 +407,7 @@ static void a_wide_table_is_standardised_too(void **state)
     for (int i = 0; i < 2 * WIDE; i++)
         rows[i] = (float)(100 * (i % WIDE) + i / WIDE);
     ls_model *model = save_and_open(&f, t, scratch_path(&dir, "model.safetensors"));
-    assert_int_equal(ls_model_predict(model, rows, LS_ROW_F32, 2, LS_OUTPUT_PROBABILITIES, values,
+    assert_int_equal(ls_model_predict(model, rows, LS_ROW_F32, 2, LS_OUTPUT_PREDICTION, values,
                                       ROOM(values), &f.err),
                      LS_OK);
     const double found =
@@ -454,7 +471,7 @@ static void a_standardised_target_is_given_back_in_its_unit(void **state)
         fail_msg("loss %g, of the predictions %g", found.loss, squares);
     ls_model *model = save_and_open(&f, t, scratch_path(&dir, "model.safetensors"));
     assert_int_equal(
-        ls_model_predict(model, rows, LS_ROW_F32, 20, LS_OUTPUT_PROBABILITIES, again, 20, &f.err),
+        ls_model_predict(model, rows, LS_ROW_F32, 20, LS_OUTPUT_PREDICTION, again, 20, &f.err),
         LS_OK);
     assert_memory_equal(values, again, sizeof values);
     ls_model_release(model);

@@ -140,7 +140,7 @@ static int run(scenario *s, char hash[65])
     s->trainer = fixture_open(&s->f);
     const int status = ls_trainer_run(s->trainer, &s->f.err);
     memcpy(hash, ls_trainer_result(s->trainer)->weights_sha256, 65);
-    assert_int_equal(ls_trainer_close(s->trainer), LS_OK);
+    assert_int_equal(ls_trainer_close(s->trainer, NULL), LS_OK);
     return status;
 }
 
@@ -390,7 +390,7 @@ static void the_best_waits_in_memory_and_comes_with_the_next_save(void **state)
     a_kill_leaves(&s, "18 24", 18);
     reach(s.trainer, 27, 27);
     reach(s.trainer, 30, 27);
-    assert_int_equal(ls_trainer_close(s.trainer), LS_OK);
+    assert_int_equal(ls_trainer_close(s.trainer, NULL), LS_OK);
     a_kill_leaves(&s, "27 30", 27);
     end(&s);
 }
@@ -446,7 +446,7 @@ static void a_driven_trainer_writes_what_waits_when_it_is_closed_or_loads(void *
     train_one_step(s.trainer);
     has_checkpoints(&s, "4"); /* what waited is written before the epoch ends */
     train_one_step(s.trainer);
-    assert_int_equal(ls_trainer_close(s.trainer), LS_OK);
+    assert_int_equal(ls_trainer_close(s.trainer, NULL), LS_OK);
     has_checkpoints(&s, "6");
     end(&s);
 }
@@ -470,7 +470,7 @@ static void a_driven_trainer_that_diverges_names_the_one_that_waited(void **stat
     assert_int_equal(try_step(s.trainer, &err), LS_EDIVERGED);
     assert_non_null(strstr(err.text, "--resume continues from checkpoints/step-000000002"));
     has_checkpoints(&s, "2");
-    ls_trainer_close(s.trainer);
+    ls_trainer_close(s.trainer, NULL);
     end(&s);
 }
 
@@ -489,7 +489,10 @@ static void a_state_that_is_not_finite_leaves_the_one_that_waits(void **state)
     assert_int_equal(ls_save(s.trainer, LS_DUE_LATER, &err), LS_OK);
     assert_non_null(strstr(s.log, "a checkpoint could not be saved: "));
     assert_non_null(strstr(s.log, "not worth keeping"));
-    assert_int_equal(ls_trainer_close(s.trainer), LS_ENONFINITE);
+    ls_error lost;
+    assert_int_equal(ls_trainer_close(s.trainer, &lost), LS_ENONFINITE);
+    assert_int_equal(lost.status, LS_ENONFINITE);
+    assert_non_null(strstr(lost.text, "the last checkpoint was not saved: "));
     has_checkpoints(&s, "3");
     end(&s);
 }

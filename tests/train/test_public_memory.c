@@ -272,7 +272,7 @@ static void a_trainer_that_is_driven(void **state)
             ls_trainer *first = open_lent(&s, BY_TEXT, true);
             step(&s, first, 16);
             assert_int_equal(ls_trainer_save(first, NULL, &s.err), LS_OK);
-            assert_int_equal(ls_trainer_close(first), LS_OK);
+            assert_int_equal(ls_trainer_close(first, NULL), LS_OK);
         }
         ls_trainer *t = open_lent(&s, how, true);
         for (uint32_t n = 1; n < 17; n++) {
@@ -286,12 +286,12 @@ static void a_trainer_that_is_driven(void **state)
         assert_int_equal(ls_trainer_save(t, path, &s.err), LS_OK);
         assert_int_equal(ls_trainer_load(t, path, &s.err), LS_OK);
         take_back();
-        assert_int_equal(ls_trainer_model(t, &snapshot, &s.err), LS_OK);
+        assert_int_equal(ls_trainer_model(&snapshot, t, &s.err), LS_OK);
         step(&s, t, 7);
         assert_int_equal(own_predict(t, image, LS_ROW_U8, 1, scores, OWN_CLASSES, &s.err), LS_OK);
         assert_int_equal(strlen(ls_trainer_result(t)->weights_sha256), 64);
         assert_string_equal(kept_dir, "/nowhere/cache");
-        assert_int_equal(ls_trainer_close(t), LS_OK);
+        assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
         assert_int_equal(ls_model_predict(snapshot, image, LS_ROW_U8, 1, LS_OUTPUT_LOGITS, scores,
                                           OWN_CLASSES, &s.err),
                          LS_OK);
@@ -312,7 +312,7 @@ static void a_trainer_that_runs(void **state)
             if (ls_trainer_run(t, &s.err) != LS_OK)
                 fail_msg("%s", s.err.text);
             assert_int_equal(strlen(ls_trainer_result(t)->weights_sha256), 64);
-            assert_int_equal(ls_trainer_close(t), LS_OK);
+            assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
             end(&s);
         }
 }
@@ -344,7 +344,7 @@ static void a_model(void **state)
     ls_trainer *t = open_lent(&s, BY_TEXT, true);
     snprintf(path, sizeof path, "%s", scratch_path(&s.files, "saved"));
     assert_int_equal(ls_trainer_save(t, path, &s.err), LS_OK);
-    assert_int_equal(ls_trainer_close(t), LS_OK);
+    assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
     const ls_model_options o = {.size = sizeof o,
                                 .device = lend_text("keeping:1"),
                                 .registry = s.registry,
@@ -353,7 +353,7 @@ static void a_model(void **state)
     take_back();
     if (status)
         fail_msg("%s", s.err.text);
-    assert_int_equal(ls_model_predict(model, image, LS_ROW_U8, 1, LS_OUTPUT_PROBABILITIES, scores,
+    assert_int_equal(ls_model_predict(model, image, LS_ROW_U8, 1, LS_OUTPUT_PREDICTION, scores,
                                       OWN_CLASSES, &s.err),
                      LS_OK);
     const char *again = lend_text(scratch_path(&s.files, "again"));

@@ -131,8 +131,8 @@ static void parts_and_names(void)
     const double capacity[2] = {1, 1};
     RETURNS(ls_split(4, 2, 0, NULL, &count));
     RETURNS(ls_split(4, 2, 0, &first, NULL));
-    RETURNS(ls_split_by_capacity(4, 2, 0, capacity, NULL, &count));
-    RETURNS(ls_split_by_capacity(4, 2, 0, NULL, &first, NULL));
+    RETURNS(ls_split_by_weights(4, 2, 0, capacity, NULL, &count));
+    RETURNS(ls_split_by_weights(4, 2, 0, NULL, &first, NULL));
     assert_true(first == 7 && count == 7);
     RETURNS(ls_text_free(NULL));
     /* functions without a pointer */
@@ -144,15 +144,6 @@ static void parts_and_names(void)
     assert_string_equal(ls_version(), LS_VERSION);
     assert_int_equal(ls_version_number(), LS_VERSION_NUMBER);
     note("ls_transport_tcp(");
-}
-
-static int record(void *user, const char *json, size_t length, ls_error *err)
-{
-    (void)user;
-    (void)json;
-    (void)length;
-    (void)err;
-    return LS_OK;
 }
 
 static void the_trainer(ls_trainer *t, const ls_trainer_options *options)
@@ -178,17 +169,15 @@ static void the_trainer(ls_trainer *t, const ls_trainer_options *options)
     REFUSED(own_step(t, NULL, labels, BATCH, NULL, e));
     REFUSED(own_step(t, images, NULL, BATCH, NULL, e));
     REFUSED(ls_trainer_evaluate(NULL, NULL, e));
-    REFUSED(ls_trainer_model(NULL, &snapshot, e));
-    REFUSED(ls_trainer_model(t, NULL, e));
+    REFUSED(ls_trainer_model(&snapshot, NULL, e));
+    REFUSED(ls_trainer_model(NULL, t, e));
     REFUSED(ls_trainer_save(NULL, "file", e));
     REFUSED(ls_trainer_load(NULL, "file", e));
     REFUSED(ls_trainer_load(t, NULL, e));
     REFUSED(ls_trainer_load_weights(NULL, "file", LS_STATE_RESET, e));
     REFUSED(ls_trainer_load_weights(t, NULL, LS_STATE_RESET, e));
     REFUSED(ls_trainer_set_lr(NULL, 0.1, e));
-    REFUSED(ls_trainer_add_sink(NULL, record, NULL, e));
-    REFUSED(ls_trainer_add_sink(t, NULL, NULL, e));
-    NOTHING(ls_trainer_close(NULL));
+    NOTHING(ls_trainer_close(NULL, NULL));
 }
 
 static void snapshots(ls_model *s)
@@ -196,7 +185,7 @@ static void snapshots(ls_model *s)
     static uint8_t image[OWN_PIXELS];
     float out[OWN_CLASSES];
     double row[OWN_CLASSES];
-    const ls_field field = {.size = sizeof field, .column = "x", .number = 1};
+    const ls_field field = {.column = "x", .kind = LS_FIELD_NUMBER, .number = 1};
     ls_model *none;
     ls_model_info info = {.size = sizeof info};
     REFUSED(ls_model_describe(NULL, &info, e));
@@ -221,11 +210,17 @@ static void snapshots(ls_model *s)
     NOTHING(ls_rows_name(NULL, 0));
     NOTHING(ls_rows_why(NULL, 0));
     REFUSED(ls_rows_predict(NULL, 0, 0, 0, out, 0, e));
-    REFUSED(ls_rows_evaluate(NULL, &found, e));
+    REFUSED(ls_model_evaluate(NULL, "file", NULL, &found, e));
+    REFUSED(ls_model_evaluate(s, NULL, NULL, &found, e));
+    REFUSED(ls_model_evaluate(s, "file", NULL, NULL, e));
+    NOTHING(ls_model_column_count(NULL));
+    NOTHING(ls_model_column_count(s));
+    NOTHING(ls_model_column_name(NULL, 0));
+    NOTHING(ls_model_column_name(s, 0));
     RETURNS(ls_rows_close(NULL));
-    REFUSED(ls_model_row(NULL, &field, 1, row, OWN_CLASSES, e));
-    REFUSED(ls_model_row(s, NULL, 1, row, OWN_CLASSES, e));
-    REFUSED(ls_model_row(s, &field, 1, NULL, OWN_CLASSES, e));
+    REFUSED(ls_model_row(NULL, &field, 1, sizeof(ls_field), row, OWN_CLASSES, e));
+    REFUSED(ls_model_row(s, NULL, 1, sizeof(ls_field), row, OWN_CLASSES, e));
+    REFUSED(ls_model_row(s, &field, 1, sizeof(ls_field), NULL, OWN_CLASSES, e));
     NOTHING(ls_model_card(NULL));
     NOTHING(ls_model_class_name(NULL, 0));
 }
@@ -260,7 +255,7 @@ static void every_function_refuses_null(void **state)
     fixture_begin(&f);
     fixture_use_source(&f, &data, pointers);
     ls_trainer *t = fixture_open(&f);
-    assert_int_equal(ls_trainer_model(t, &s, &f.err), LS_OK);
+    assert_int_equal(ls_trainer_model(&s, t, &f.err), LS_OK);
     the_pool();
     devices_and_groups(f.registry);
     parts_and_names();
@@ -268,12 +263,54 @@ static void every_function_refuses_null(void **state)
     snapshots(s);
     assert_all_called();
     ls_model_release(s);
-    assert_int_equal(ls_trainer_close(t), LS_OK);
+    assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
+    fixture_end(&f);
+}
+
+/* A call that creates an object sets the pointer to NULL when it fails. */
+#define LEAVES_NULL(type, call)                                                                    \
+    do {                                                                                           \
+        static type *const other;                                                                  \
+        type *out = (type *)(uintptr_t)&other;                                                     \
+        assert_int_not_equal(call, LS_OK);                                                         \
+        assert_null(out);                                                                          \
+    } while (0)
+
+static void what_could_not_be_created_is_null(void **state)
+{
+    (void)state;
+    fixture f;
+    const ls_host no_size = {0};
+    const ls_collective_options ranks = {.size = sizeof ranks, .floats = 1};
+    const ls_pool_options workers = {.size = sizeof workers, .workers = -1};
+    const ls_device_pool_options nothing = {.size = sizeof nothing, .devices = "none"};
+    fixture_begin(&f);
+    ls_trainer *t = fixture_open(&f);
+    fixture_set(&f, "batch_size=-1");
+    LEAVES_NULL(ls_trainer, ls_trainer_open(&out, &f.options, NULL));
+    LEAVES_NULL(ls_trainer, ls_trainer_open(&out, NULL, NULL));
+    LEAVES_NULL(char, ls_config_resolve(&out, &f.options, NULL));
+    LEAVES_NULL(char, ls_config_resolve(&out, NULL, NULL));
+    LEAVES_NULL(ls_model, ls_trainer_model(&out, NULL, NULL));
+    LEAVES_NULL(ls_model, ls_model_open(&out, "nothing.safetensors", NULL, NULL));
+    LEAVES_NULL(ls_model, ls_model_open(&out, NULL, NULL, NULL));
+    LEAVES_NULL(ls_registry, ls_registry_create(&out, &no_size, NULL));
+    LEAVES_NULL(ls_collective, ls_collective_create(&out, &ranks, NULL));
+    LEAVES_NULL(ls_collective, ls_collective_create(&out, NULL, NULL));
+    LEAVES_NULL(ls_pool, ls_pool_create(&out, &workers, NULL));
+    LEAVES_NULL(ls_pool, ls_device_pool_create(&out, &nothing, NULL));
+    ls_model *m;
+    assert_int_equal(ls_trainer_model(&m, t, &f.err), LS_OK);
+    LEAVES_NULL(ls_rows, ls_rows_open(&out, m, "nothing.csv", NULL, NULL));
+    LEAVES_NULL(ls_rows, ls_rows_open(&out, NULL, "nothing.csv", NULL, NULL));
+    ls_model_release(m);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
 }
 
 LS_TESTS(train_public_null, "unit")
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_function_refuses_null)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_function_refuses_null),
+                                       cmocka_unit_test(what_could_not_be_created_is_null)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -105,6 +105,33 @@ static void without_callbacks_a_run_is_silent_and_the_same(void **state)
     fixture_end(&f);
 }
 
+/* Only the program `trainer` makes a directory below runs/ without being told. */
+static void without_run_dir_a_run_writes_nothing(void **state)
+{
+    fixture f;
+    char *text;
+    (void)state;
+    fixture_begin(&f);
+    f.options.config_text =
+        "{\"data\": {\"name\": \"synthetic\", \"limit\": 64}, \"batch_size\": 32, \"devices\": \"ref:1\","
+        " \"model\": {\"layers\": [{\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 10}]},"
+        " \"optimizer\": {\"name\": \"sgd\", \"lr\": 0.1}}";
+    f.options.set = NULL;
+    f.options.set_count = 0;
+    assert_int_equal(ls_config_resolve(&text, &f.options, &f.err), LS_OK);
+    assert_non_null(strstr(text, "\"run_dir\": \"\""));
+    ls_text_free(text);
+    ls_trainer *t = fixture_open(&f);
+    assert_string_equal(ls_trainer_summary(t)->run_dir, "");
+    assert_int_equal(ls_trainer_save(t, NULL, &f.err), LS_EINVAL);
+    ls_trainer_close(t, NULL);
+    f.sys.program = "trainer";
+    assert_int_equal(ls_config_resolve(&text, &f.options, &f.err), LS_OK);
+    assert_null(strstr(text, "\"run_dir\""));
+    ls_text_free(text);
+    fixture_end(&f);
+}
+
 static void too_little_room_is_refused_and_nothing_is_written(void **state)
 {
     fixture f;
@@ -123,7 +150,7 @@ static void too_little_room_is_refused_and_nothing_is_written(void **state)
     assert_non_null(strstr(f.err.text, "ls_trainer_weights: room for"));
     assert_int_equal(ls_trainer_weights(t, weights, all, &f.err), LS_OK);
     free(weights);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
 }
 
@@ -133,6 +160,7 @@ LS_TESTS(train_public_options, "unit")
         cmocka_unit_test(a_text_goes_back_to_the_host_that_it_came_from),
         cmocka_unit_test(each_structure_says_its_size),
         cmocka_unit_test(without_callbacks_a_run_is_silent_and_the_same),
+        cmocka_unit_test(without_run_dir_a_run_writes_nothing),
         cmocka_unit_test(too_little_room_is_refused_and_nothing_is_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

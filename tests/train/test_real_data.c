@@ -30,7 +30,7 @@ static int data_is_missing(void)
     use_real_data(&f);
     int status = ls_trainer_open(&t, &f.options, &f.err);
     if (status == LS_OK)
-        ls_trainer_close(t);
+        ls_trainer_close(t, NULL);
     fixture_end(&f);
     return status == LS_ENOENT;
 }
@@ -47,11 +47,11 @@ static void check_epoch(const char *batch, int steps, double rows)
     assert_true(record_number(last, "rows") == 96);
     assert_true(record_number(fixture_record(&f, "step", 0), "rows") == rows);
     assert_non_null(strstr(fixture_record(&f, "run_start", 0), "\"payload\":\"published\""));
-    double hits = ls_trainer_result(t)->test_accuracy * 10000;
+    double hits = ls_trainer_result(t)->metric_value * 10000;
     assert_true(fabs(hits - round(hits)) < 1e-6);
     /* a linear model reaches an accuracy of about 0.8, so this model has learnt */
     assert_true(hits > 7000);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
 }
 
@@ -79,11 +79,11 @@ static void every_test_image_counts_once(void **state)
         const ls_result *r = ls_trainer_result(t);
         if (i == 0) {
             loss = r->test_loss;
-            accuracy = r->test_accuracy;
+            accuracy = r->metric_value;
         }
         assert_true(fabs(r->test_loss - loss) < 1e-6 * loss);
-        assert_true(r->test_accuracy == accuracy);
-        ls_trainer_close(t);
+        assert_true(r->metric_value == accuracy);
+        ls_trainer_close(t, NULL);
         fixture_end(&f);
     }
 }

@@ -153,7 +153,7 @@ static double device_bytes(bool rebinds, const char *devices, const char *shards
     assert_int_equal(ls_registry_add(f.registry, &counted, &f.err), LS_OK);
     fixture_set(&f, devices);
     fixture_set(&f, shards);
-    ls_trainer_close(fixture_run(&f));
+    ls_trainer_close(fixture_run(&f), NULL);
     const double bytes = record_number(fixture_record(&f, "run_start", 0), "device_bytes");
     fixture_end(&f);
     return bytes;
@@ -175,7 +175,7 @@ static void a_single_worker_has_no_total(void **state)
     fixture_begin(&f);
     ls_trainer *t = fixture_open(&f);
     const double arena = 4 * (double)ls_replica_floats(t->engine->worker[0].replica);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
     const double own = device_bytes(false, "devices=counted:1", "shards=1");
     assert_true(arena > 0 && own - device_bytes(true, "devices=counted:1", "shards=1") == arena);
@@ -223,7 +223,7 @@ static void leave_behind(float *weights, size_t room)
     assert_int_equal(fixture_count(&f, "fault"), 1);
     assert_ptr_not_equal(before, ls_engine_feed(t->engine));
     assert_true(declared.rebinds == (declared.binds > declared.ops));
-    assert_int_equal(ls_trainer_close(t), LS_OK);
+    assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
     fixture_end(&f);
 }
 

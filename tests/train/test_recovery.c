@@ -72,7 +72,7 @@ static void a_device_that_fails_at_any_stage_costs_no_step(void **state)
             if (strcmp(stages[s], "evaluate") != 0)
                 assert_true(record_number(record, "step") == step);
             assert_non_null(strstr(record, "\"action\":\"continue\""));
-            assert_int_equal(ls_trainer_close(t), LS_OK);
+            assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
             fixture_end(&f);
         }
     }
@@ -121,7 +121,7 @@ static void a_device_that_fails_among_two_costs_no_step(void **state)
         if (record_number(record, "devices_left") != 1)
             fail_msg("%s: %s", fault, record);
         expect_shown_sum_left_alone(&t->engine->worker[!worker]);
-        assert_int_equal(ls_trainer_close(t), LS_OK);
+        assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
         fixture_end(&f);
     }
 }
@@ -145,7 +145,7 @@ static void a_stalled_reader_that_returns_during_the_closing_leaks_nothing(void 
         f.sys.inject_count = 1;
         ls_trainer *t = fixture_run(&f);
         assert_true(record_number(fixture_record(&f, "fault", 0), "worker") == 1);
-        const int status = ls_trainer_close(t);
+        const int status = ls_trainer_close(t, NULL);
         assert_true(status == LS_OK || status == LS_ESTALLED);
         fixture_end(&f);
     }
@@ -161,7 +161,7 @@ static void devices_may_fail_one_after_another_until_one_is_left(void **state)
     ls_trainer *t = run_with(&f, faults, 2);
     expect_sound(&f, t, hash);
     assert_true(record_number(fixture_record(&f, "fault", 1), "devices_left") == 1);
-    assert_int_equal(ls_trainer_close(t), LS_OK);
+    assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
     fixture_end(&f);
 }
 
@@ -182,7 +182,7 @@ static void a_worker_without_a_shard_takes_over(void **state)
     ls_trainer *t = fixture_run(&f);
     expect_sound(&f, t, hash);
     assert_true(record_number(fixture_record(&f, "fault", 3), "devices_left") == 6);
-    assert_int_equal(ls_trainer_close(t), LS_OK);
+    assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
     fixture_end(&f);
 }
 
@@ -197,7 +197,7 @@ static void two_devices_may_fail_in_one_step(void **state)
     ls_trainer *t = run_with(&f, faults, 2);
     expect_sound(&f, t, hash);
     assert_int_equal(fixture_count(&f, "fault"), 2);
-    assert_int_equal(ls_trainer_close(t), LS_OK);
+    assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
     fixture_end(&f);
 }
 
@@ -228,7 +228,7 @@ static void a_device_that_stalls_is_named_and_left_behind(void **state)
         assert_non_null(strstr(record, "no sign of life for "));
         assert_in_range((int)(record_number(record, "detected_after_s") * 1000), deadline_s * 1000,
                         (deadline_s + 1) * 1000);
-        assert_int_equal(ls_trainer_close(t), LS_OK);
+        assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
         fixture_end(&f);
     }
 }
@@ -246,7 +246,7 @@ static void the_last_device_takes_the_run_with_it(void **state)
     assert_int_equal(ls_trainer_run(t, &f.err), LS_EDEVICE);
     assert_string_equal(f.err.text, "worker 0, step 3: the device failed, as --inject asked for");
     assert_int_equal(ls_trainer_result(t)->steps, 2);
-    assert_int_equal(ls_trainer_close(t), LS_OK);
+    assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
     fixture_end(&f);
 }
 
@@ -266,7 +266,7 @@ static void replicas_that_differ_are_an_error(void **state)
                                        "the other 2"));
     /* no worker is left, so there are no weights and no hash */
     assert_string_equal(ls_trainer_result(t)->weights_sha256, "");
-    assert_int_equal(ls_trainer_close(t), LS_OK);
+    assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
     fixture_end(&f);
 }
 
@@ -288,7 +288,7 @@ static void a_step_whose_loss_is_not_finite_is_skipped_if_the_config_says_so(voi
     assert_non_null(strstr(fixture_record(&f, "step", 1), "\"loss\":null"));
     assert_true(record_number(fixture_record(&f, "run_end", 0), "skipped_steps") == 1);
     replicas_are_equal(t);
-    assert_int_equal(ls_trainer_close(t), LS_OK);
+    assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
     fixture_end(&f);
 }
 
@@ -320,7 +320,7 @@ static void a_single_worker_skips_a_step_like_several(void **state)
             if (workers > 1)
                 assert_string_equal(ls_trainer_result(t)->weights_sha256, hash);
             memcpy(hash, ls_trainer_result(t)->weights_sha256, sizeof hash);
-            assert_int_equal(ls_trainer_close(t), LS_OK);
+            assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
             fixture_end(&f);
         }
     }
@@ -342,7 +342,7 @@ static void a_step_whose_loss_is_not_finite_stops_the_run_before_the_update(void
     assert_int_equal(ls_trainer_result(t)->steps, 2);
     replicas_are_equal(t);
     assert_int_equal(strlen(ls_trainer_result(t)->weights_sha256), 64);
-    assert_int_equal(ls_trainer_close(t), LS_OK);
+    assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
     fixture_end(&f);
 }
 

@@ -68,7 +68,7 @@ static int run_scenario(fixture *f, scenario *s, char hash[65])
     s->trainer = fixture_open(f);
     int status = ls_trainer_run(s->trainer, &f->err);
     memcpy(hash, ls_trainer_result(s->trainer)->weights_sha256, 65);
-    assert_int_equal(ls_trainer_close(s->trainer), LS_OK);
+    assert_int_equal(ls_trainer_close(s->trainer, NULL), LS_OK);
     return status;
 }
 
@@ -370,7 +370,7 @@ static void a_run_that_is_running_is_not_resumed(void **state)
     recipe(&f, &s, "devices=ref:2", run_dir);
     ls_trainer *t = fixture_open(&f);
     expect_refusal(run, NULL, LS_EAGAIN, "in use");
-    assert_int_equal(ls_trainer_close(t), LS_OK);
+    assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
     fixture_end(&f);
 }
 

@@ -62,7 +62,7 @@ static void open_scenario(scenario *s, const char *devices, const char *more, bo
 static void close_scenario(scenario *s)
 {
     free(s->weights);
-    ls_trainer_close(s->t);
+    ls_trainer_close(s->t, NULL);
     fixture_end(&s->f);
     scratch_end(&s->files);
 }
@@ -82,7 +82,7 @@ static void save_weights(scenario *s, const char *name)
 {
     ls_model *snapshot;
     const char *path = scratch_path(&s->files, name);
-    assert_int_equal(ls_trainer_model(s->t, &snapshot, &s->f.err), LS_OK);
+    assert_int_equal(ls_trainer_model(&snapshot, s->t, &s->f.err), LS_OK);
     assert_int_equal(ls_model_save(snapshot, path, &s->f.err), LS_OK);
     ls_model_release(snapshot);
 }
@@ -95,7 +95,7 @@ static void take_step(scenario *s, uint32_t number)
     int32_t labels[BATCH];
     if (s->anew) {
         save(s, "between");
-        ls_trainer_close(s->t);
+        ls_trainer_close(s->t, NULL);
         s->t = fixture_open(&s->f);
         load(s, "between");
     }

@@ -141,11 +141,11 @@ static void any_value_that_changed_is_saved_again_and_times_are_not(void **state
     assert_int_not_equal(second, first);
     t->position.totals.loss = 0.5;
     assert_int_not_equal(saved(t, run_dir), second);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     f.options.resume = run_dir;
     t = fixture_open(&f);
     assert_true(t->reported.result.test_loss == 0.25 && t->position.totals.loss == 0.5);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
     scratch_end(&files);
 }
@@ -207,7 +207,7 @@ static int close_after_failed_save(fixture *f, afterwards then)
         assert_int_equal(rename(to, from), 0);
         assert_int_equal(ls_trainer_save(t, NULL, &err), LS_OK);
     }
-    const int status = ls_trainer_close(t);
+    const int status = ls_trainer_close(t, NULL);
     scratch_end(&files);
     return status;
 }
@@ -257,11 +257,11 @@ static void no_function_replaces(const char *path)
     fixture_begin(&f);
     t = fixture_open(&f);
     is_refused(ls_trainer_save(t, path, &err), path, &err);
-    assert_int_equal(ls_trainer_model(t, &snapshot, &err), LS_OK);
+    assert_int_equal(ls_trainer_model(&snapshot, t, &err), LS_OK);
     is_refused(ls_model_save(snapshot, path, &err), path, &err);
     is_refused(ls_model_export(snapshot, path, &err), path, &err);
     ls_model_release(snapshot);
-    assert_int_equal(ls_trainer_close(t), LS_OK);
+    assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
     f.options.trace_path = path;
     is_refused(ls_trainer_open(&t, &f.options, &err), path, &err);
     fixture_end(&f);
@@ -313,15 +313,15 @@ static void links_lead_every_function_to_their_target(void **state)
     ls_trainer *t = fixture_open(&f);
     assert_int_equal(ls_trainer_save(t, link, &err), LS_OK);
     was_written_through(link, file, &size);
-    assert_int_equal(ls_trainer_model(t, &snapshot, &err), LS_OK);
+    assert_int_equal(ls_trainer_model(&snapshot, t, &err), LS_OK);
     assert_int_equal(ls_model_save(snapshot, link, &err), LS_OK);
     was_written_through(link, file, &size);
     assert_int_equal(ls_model_export(snapshot, link, &err), LS_OK);
     was_written_through(link, file, &size);
     ls_model_release(snapshot);
-    assert_int_equal(ls_trainer_close(t), LS_OK);
+    assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
     f.options.trace_path = link;
-    ls_trainer_close(fixture_run(&f));
+    ls_trainer_close(fixture_run(&f), NULL);
     was_written_through(link, file, &size);
     fixture_end(&f);
     scratch_end(&files);
@@ -425,7 +425,8 @@ static void run_on_hanging_disk(int epochs, bool interrupts, const char *when, c
     hanging.epochs = epochs;
     hanging.interrupts = interrupts;
     is_the_disk_there(ls_trainer_run(t, &err), &err);
-    assert_int_equal(ls_trainer_close(t), LS_ESTALLED);
+    assert_int_equal(ls_trainer_close(t, &err), LS_ESTALLED);
+    assert_non_null(strstr(err.text, "a worker or a save has not returned"));
     leave_hanging(&f, t);
 }
 
@@ -482,9 +483,10 @@ static void each_call_of_a_driven_trainer_asks_for_the_disk(void **state)
     train_one_step(t);
     is_the_disk_there(ls_trainer_load(t, "none.safetensors", &err), &err);
     is_the_disk_there(ls_trainer_weights(t, weights, ROOM(weights), &err), &err);
-    is_the_disk_there(ls_trainer_model(t, &snapshot, &err), &err);
+    is_the_disk_there(ls_trainer_model(&snapshot, t, &err), &err);
     is_the_disk_there(ls_trainer_save(t, NULL, &err), &err);
-    assert_int_equal(ls_trainer_close(t), LS_ESTALLED);
+    assert_int_equal(ls_trainer_close(t, &err), LS_ESTALLED);
+    assert_non_null(strstr(err.text, "a worker or a save has not returned"));
     leave_hanging(&f, t);
 }
 

@@ -53,7 +53,7 @@ static void begin(scenario *s, int streamed, const char *devices, const char *sh
 static void scores(float out[8 * OWN_CLASSES], scenario *s, ls_trainer *t)
 {
     ls_model *now;
-    if (ls_trainer_model(t, &now, &s->f.err) != LS_OK ||
+    if (ls_trainer_model(&now, t, &s->f.err) != LS_OK ||
         ls_model_predict(now, s->images, LS_ROW_U8, 8, LS_OUTPUT_LOGITS, out, 8 * OWN_CLASSES,
                          &s->f.err) != LS_OK)
         fail_msg("%s", s->f.err.text);
@@ -90,7 +90,7 @@ static void one_row_leaves_the_running_statistics_alone(void **state)
         ls_trainer *t = fixture_open(&s.f);
         assert_true(moved_by(&s, t, 8) > 0.01f);
         assert_true(moved_by(&s, t, 1) == 0);
-        ls_trainer_close(t);
+        ls_trainer_close(t, NULL);
         fixture_end(&s.f);
     }
 }
@@ -113,7 +113,7 @@ static void shards_of_one_row_leave_the_others_their_weight(void **state)
         assert_true(moved_by(&s, t, 8) > 0.01f);
         assert_true(moved_by(&s, t, 3) < 1e-5f);
         assert_true(moved_by(&s, t, 4) > 0.001f);
-        ls_trainer_close(t);
+        ls_trainer_close(t, NULL);
         fixture_end(&s.f);
     }
 }
@@ -140,7 +140,7 @@ static void the_log_says_so_once_and_names_a_cure(void **state)
     for (size_t i = 0; i < sizeof with / sizeof *with; i++) {
         static scenario s;
         begin(&s, 0, "devices=ref:2", with[i].shards, with[i].batch);
-        ls_trainer_close(fixture_open(&s.f));
+        ls_trainer_close(fixture_open(&s.f), NULL);
         assert_int_equal(s.warnings, with[i].cure != NULL);
         if (with[i].cure && !strstr(s.said, with[i].cure))
             fail_msg("\"%s\"\nhas no \"%s\"", s.said, with[i].cure);

@@ -45,9 +45,9 @@ static void an_interrupt_before_the_run_leaves_fresh_weights(void **state)
     ls_trainer_interrupt(t);
     check_interrupted(&f, t, ls_trainer_run(t, &f.err));
     assert_int_equal(ls_trainer_result(t)->steps, 0);
-    assert_true(isnan(ls_trainer_result(t)->test_accuracy));
+    assert_true(isnan(ls_trainer_result(t)->metric_value));
     assert_non_null(strstr(fixture_record(&f, "run_end", 0), "\"test_accuracy\":null"));
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
 }
 
@@ -82,7 +82,7 @@ static void an_interrupt_from_another_thread_ends_at_a_whole_step(void **state)
         assert_int_equal(pthread_join(thread, NULL), 0);
         if (f.records < FIXTURE_RECORDS)
             check_interrupted(&f, t, status);
-        ls_trainer_close(t);
+        ls_trainer_close(t, NULL);
         fixture_end(&f);
     }
 }
@@ -125,7 +125,7 @@ static void an_interrupt_at_a_given_step_gives_the_same_bits(void **state)
         if (i == 0 || i == 3)
             memcpy(hash, r->weights_sha256, sizeof hash);
         assert_string_equal(r->weights_sha256, hash);
-        ls_trainer_close(t);
+        ls_trainer_close(t, NULL);
         fixture_end(&f);
     }
 }
@@ -148,7 +148,7 @@ static void an_interrupt_behind_the_last_evaluation_comes_too_late(void **state)
     t = fixture_open(&f);
     assert_int_equal(ls_trainer_run(t, &f.err), LS_OK);
     assert_false(ls_trainer_result(t)->interrupted);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
 }
 
@@ -194,7 +194,7 @@ static void a_device_that_fails_before_the_commit_point_can_end_the_run(void **s
         const char *end = fixture_record(&f, "run_end", 0);
         assert_non_null(strstr(end, "\"status\":\"failed\""));
         assert_non_null(strstr(end, text));
-        ls_trainer_close(t);
+        ls_trainer_close(t, NULL);
         fixture_end(&f);
     }
 }
@@ -222,7 +222,7 @@ static void a_device_that_fails_behind_the_commit_point_can_end_the_run(void **s
         assert_string_equal(f.err.text, text);
         /* the weights of rank 0 */
         assert_int_equal(strlen(ls_trainer_result(t)->weights_sha256), 64);
-        ls_trainer_close(t);
+        ls_trainer_close(t, NULL);
         fixture_end(&f);
     }
 }
@@ -237,7 +237,7 @@ static void a_device_without_memory_fails_the_opening(void **state)
         fault.alloc_at = at;
         int status = ls_trainer_open(&t, &f.options, &f.err);
         if (status == LS_OK)
-            ls_trainer_close(t);
+            ls_trainer_close(t, NULL);
         else
             assert_string_equal(f.err.text, "worker 1: the device fell off the bus in alloc");
         fixture_end(&f);
@@ -265,7 +265,7 @@ static void a_record_that_is_refused_ends_the_run(void **state)
         assert_string_equal(f.err.text, text);
         assert_int_equal(f.records, at); /* the callback is not called again */
         assert_int_equal(strlen(ls_trainer_result(t)->weights_sha256), 64);
-        ls_trainer_close(t);
+        ls_trainer_close(t, NULL);
         fixture_end(&f);
     }
 }
@@ -279,7 +279,7 @@ static void a_refused_last_record_is_reported_too(void **state)
     f.fail_record_at = 7; /* run_end */
     assert_int_equal(status_of_run(&f, &t), LS_EIO);
     assert_string_equal(f.err.text, "the reader of record 7 had enough");
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
 }
 
@@ -309,7 +309,7 @@ static void a_loss_that_is_not_finite_names_the_step(void **state)
         steps + 1, shard, worker);
     assert_string_equal(f.err.text, text);
     assert_int_equal(fixture_count(&f, "nonfinite"), 1);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
 }
 
@@ -335,7 +335,7 @@ static void a_test_loss_that_is_not_finite_names_the_epoch(void **state)
         fixture_set(&f, "optimizer.momentum=0");
         assert_int_equal(status_of_run(&f, &t), LS_ENONFINITE);
         assert_string_equal(f.err.text, cases[i][2]);
-        ls_trainer_close(t);
+        ls_trainer_close(t, NULL);
         fixture_end(&f);
     }
 }
@@ -400,7 +400,7 @@ static int run_with_failure(long nth, const char *run_dir)
     int status = opened;
     if (opened == LS_OK) {
         status = ls_trainer_run(t, &f.err);
-        ls_trainer_close(t);
+        ls_trainer_close(t, NULL);
     }
     int reached = nth > 0 && h.allocations >= nth;
     if (reached && status == LS_OK && h.warned)
@@ -440,7 +440,7 @@ static void recovering_goes_on_without_memory_for_one_total(void **state)
         if (fails)
             assert_string_equal(ls_trainer_result(t)->weights_sha256, hash);
         memcpy(hash, ls_trainer_result(t)->weights_sha256, sizeof hash);
-        ls_trainer_close(t);
+        ls_trainer_close(t, NULL);
         assert_int_equal(h.live, 0);
         fixture_end(&f);
     }
@@ -480,7 +480,7 @@ static int load_with_failure(long nth, const char *path)
     assert_int_equal(status, reached ? LS_ENOMEM : LS_OK);
     if (reached)
         assert_non_null(strstr(f.err.text, "memory"));
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     assert_int_equal(h.live, 0);
     fixture_end(&f);
     return reached;
@@ -498,7 +498,7 @@ static void a_failed_allocation_of_a_load_leaks_nothing(void **state)
     fixture_set(&f, "data.limit=64");
     ls_trainer *t = fixture_open(&f);
     assert_int_equal(ls_trainer_save(t, path, &f.err), LS_OK);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
     while (load_with_failure(n, path))
         n++;

@@ -33,7 +33,7 @@ static void lenet_is_the_books(void **state)
     ls_trainer *t = fixture_open(&f);
     assert_int_equal(ls_trainer_summary(t)->parameters, 129068);
     assert_int_equal(ls_trainer_summary(t)->parameter_bytes, 516272);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
 }
 
@@ -59,7 +59,7 @@ static void a_fresh_bias_and_its_gradient_are_twenty_zeros(void **state)
         free(weights);
         free(gradient);
     }
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
 }
 
@@ -76,7 +76,7 @@ static void weights_are_read_back_in_model_order(void **state)
     assert_memory_equal(out, want, bytes);
     free(want);
     free(out);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
 }
 
@@ -95,7 +95,7 @@ static void shards_are_dealt_out_in_contiguous_parts(void **state)
         assert_int_equal(t->engine->worker[w].shard_lo, first[w]);
         assert_int_equal(t->engine->worker[w].shard_hi, first[w + 1]);
     }
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
 }
 
@@ -136,7 +136,7 @@ static void reference_gradient(float **before, float **gradient)
     *gradient = job.gradient = calloc(job.t->model->floats, sizeof(float));
     assert_int_equal(ls_pool_run(job.t->engine->pool, compute_whole, &job, LS_FOREVER, &f.err),
                      LS_OK);
-    ls_trainer_close(job.t);
+    ls_trainer_close(job.t, NULL);
     fixture_end(&f);
 }
 
@@ -168,7 +168,7 @@ static void check_step(const char *batch, const char *gradient_scale, double div
     free(after);
     free(before);
     free(gradient);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
 }
 
@@ -196,7 +196,7 @@ static void the_loss_of_a_step_is_the_mean_over_its_rows(void **state)
     /* At the beginning the logits of the 10 classes are nearly equal, so the loss is about ln
      * 10. */
     assert_true(fabs(record_number(fixture_record(&f, "step", 0), "loss") - log(10)) < 0.01);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
 }
 
@@ -234,7 +234,7 @@ static void the_clock_covers_training_only(void **state)
     assert_int_equal(naps, 6);
     assert_true(r->seconds_per_epoch > 0);
     assert_true(r->seconds_per_epoch * 3 < wall - 0.6);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
 }
 
@@ -251,7 +251,7 @@ static void evaluation_comes_when_it_is_due_and_at_the_end(void **state)
         fixture_begin(&f);
         fixture_set(&f, "epochs=5");
         fixture_set(&f, cases[i].every);
-        ls_trainer_close(fixture_run(&f));
+        ls_trainer_close(fixture_run(&f), NULL);
         assert_int_equal(fixture_count(&f, "eval"), cases[i].evaluations);
         assert_int_equal(fixture_count(&f, "epoch"), 5);
         assert_int_equal(fixture_count(&f, "step"), 15);
@@ -281,7 +281,7 @@ static void replicas_agree_after_opening_and_after_steps(void **state)
         assert_true(memcmp(before, after, t->model->floats * sizeof *after) != 0);
         free(before);
         free(after);
-        ls_trainer_close(t);
+        ls_trainer_close(t, NULL);
         fixture_end(&f);
     }
 }
@@ -322,15 +322,15 @@ static void evaluation_on_many_devices_equals_that_on_one(void **state)
         const ls_result *r = ls_trainer_result(t);
         if (i == 0) {
             loss = r->test_loss;
-            accuracy = r->test_accuracy;
+            accuracy = r->metric_value;
         }
         assert_true(r->test_loss == loss);
-        assert_true(r->test_accuracy == accuracy);
+        assert_true(r->metric_value == accuracy);
         /* The accuracy times the number of test images, the number of correct images, must be a
          * whole number. */
-        double hits = r->test_accuracy * ls_dataset_rows(t->data[LS_TEST]);
+        double hits = r->metric_value * ls_dataset_rows(t->data[LS_TEST]);
         assert_true(fabs(hits - round(hits)) < 1e-9 && hits > 0);
-        ls_trainer_close(t);
+        ls_trainer_close(t, NULL);
         fixture_end(&f);
     }
 }
@@ -351,11 +351,11 @@ static void evaluation_does_not_depend_on_the_minibatch(void **state)
         const ls_result *r = ls_trainer_result(t);
         if (i == 0) {
             loss = r->test_loss;
-            accuracy = r->test_accuracy;
+            accuracy = r->metric_value;
         }
         assert_true(fabs(r->test_loss - loss) < 1e-6 * loss);
-        assert_true(r->test_accuracy == accuracy);
-        ls_trainer_close(t);
+        assert_true(r->metric_value == accuracy);
+        ls_trainer_close(t, NULL);
         fixture_end(&f);
     }
 }
@@ -375,7 +375,7 @@ static void batch_k_b_on_k_devices_gives_each_b(void **state)
         ls_trainer *t = fixture_run(&f);
         assert_int_equal(ls_trainer_summary(t)->batch_per_device, 64);
         assert_int_equal(ls_trainer_summary(t)->batch_size, 64 << i);
-        ls_trainer_close(t);
+        ls_trainer_close(t, NULL);
         fixture_end(&f);
     }
 }
@@ -399,7 +399,7 @@ static void auto_means_every_device_up_to_the_shards(void **state)
     ls_trainer *t = fixture_run(&f);
     assert_int_equal(ls_trainer_summary(t)->workers, 4); /* as many workers as shards */
     assert_string_equal(ls_trainer_result(t)->devices, "[ref(0), ref(1), ref(2), ref(3)]");
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
 }
 
@@ -412,7 +412,7 @@ static void one_shard_per_device_on_request(void **state)
     fixture_set(&f, "devices=ref:3");
     ls_trainer *t = fixture_run(&f);
     assert_int_equal(ls_trainer_summary(t)->shards, 3);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
 }
 
@@ -452,7 +452,7 @@ static void more_shards_than_rows_leaves_some_empty(void **state)
     ls_trainer *t = fixture_run(&f);
     assert_int_equal(record_number(fixture_record(&f, "step", 2), "rows"), 16);
     replicas_are_equal(t);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
 }
 
@@ -466,10 +466,10 @@ static void training_learns_the_synthetic_data(void **state)
     fixture_set(&f, "data.limit=640");
     fixture_set(&f, "epochs=3");
     ls_trainer *t = fixture_run(&f);
-    assert_true(ls_trainer_result(t)->test_accuracy > 0.8);
+    assert_true(ls_trainer_result(t)->metric_value > 0.8);
     assert_true(ls_trainer_summary(t)->synthetic);
     assert_non_null(strstr(ls_trainer_summary(t)->data, "SYNTHETIC"));
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
 }
 
@@ -480,7 +480,7 @@ static void a_trainer_runs_once(void **state)
     fixture_begin(&f);
     ls_trainer *t = fixture_run(&f);
     assert_int_equal(ls_trainer_run(t, &f.err), LS_EINVAL);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
 }
 
@@ -495,7 +495,7 @@ static void wrong_options_are_refused(void **state)
     f.options.size--;
     assert_int_equal(ls_trainer_open(&t, &f.options, &f.err), LS_EINVAL);
     assert_int_equal(ls_trainer_open(&t, NULL, NULL), LS_EINVAL);
-    ls_trainer_close(NULL);
+    ls_trainer_close(NULL, NULL);
     fixture_end(&f);
 }
 
@@ -522,9 +522,9 @@ static void progress_counts_steps_and_epochs(void **state)
     assert_int_equal(last.step, 3);
     assert_int_equal(last.steps, 3);
     assert_true(last.epoch_done && last.evaluated && last.remaining_s == 0);
-    assert_true(last.test_accuracy == ls_trainer_result(t)->test_accuracy);
+    assert_true(last.metric_value == ls_trainer_result(t)->metric_value);
     assert_true(last.rows_per_s > 0 && last.loss > 0 && last.accuracy >= 0);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&f);
 }
 
@@ -546,7 +546,7 @@ static void an_epoch_takes_as_long_as_its_steps(void **state)
     fixture_begin(&f);
     f.callbacks.model = nap;
     f.callbacks.model_every_steps = 3;
-    ls_trainer_close(fixture_run(&f));
+    ls_trainer_close(fixture_run(&f), NULL);
     for (int i = 0; i < 3; i++) {
         const char *step = fixture_record(&f, "step", i);
         seconds += record_number(step, "rows") / record_number(step, "images_per_s");

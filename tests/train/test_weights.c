@@ -35,7 +35,7 @@ static void begin(scenario *s, int loss, const char *devices)
     s->data.weighted = 1;
     if (loss == VALUES) {
         s->data.classes = 0;
-        s->data.targets = 2;
+        s->data.target_count = 2;
         s->data.train_rows = s->data.test_rows = 0;
     }
     fixture_use_source(&s->f, &s->data, s->sources);
@@ -62,7 +62,7 @@ static void choose(scenario *s, uint32_t number, float weight)
 static int give(scenario *s, ls_trainer *t, const float *weights, ls_step_result *out)
 {
     const ls_step_rows rows = {
-        sizeof rows, s->images, s->data.targets ? (const void *)s->targets : s->labels,
+        sizeof rows, s->images, s->data.target_count ? (const void *)s->targets : s->labels,
         LS_ROW_U8,   BATCH,     weights};
     return ls_trainer_step(t, &rows, out, &s->f.err);
 }

@@ -134,7 +134,7 @@ const char *fixture_hash(fixture *f)
     static char hash[65];
     ls_trainer *t = fixture_run(f);
     memcpy(hash, ls_trainer_result(t)->weights_sha256, sizeof hash);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     return hash;
 }
 

@@ -71,7 +71,7 @@ extern "C" {
 
 /* Version of this header, raised with every incompatible change. A back end must match it
  * exactly. */
-#define LS_PLUGIN_ABI 14
+#define LS_PLUGIN_ABI 15
 
 typedef struct ls_stream ls_stream;       /* an in-order queue of work on one device */
 typedef struct ls_event ls_event;         /* a point in a stream's work */

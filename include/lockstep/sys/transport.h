@@ -40,7 +40,7 @@
 extern "C" {
 #endif
 
-#define LS_TRANSPORT_ABI 6 /* version of this header, which a transport must match */
+#define LS_TRANSPORT_ABI 7 /* version of this header, which a transport must match */
 /* symbol of liblockstep-NAME.so, an ls_transport_entry_fn */
 #define LS_TRANSPORT_ENTRY "ls_transport_entry"
 #define LS_TRANSPORT_CHANNELS 4            /* number of channels between two members */

@@ -150,7 +150,7 @@ class _Arrays:
             size=_c.sizeof(_l.data_source), name=b"python", channels=self.shape[0],
             height=self.shape[1], width=self.shape[2], classes=classes, train_rows=rows[0], test_rows=rows[1],
             streamed=rows[0] == 0, read=self.read, row_type=_ROW_TYPE[self.dtype.name],
-            targets=self.like[1][0] if self.like[1] else 0,
+            target_count=self.like[1][0] if self.like[1] else 0,
             weighted=weighted or any(w is not None for w in self.weights))
         self.source.train_weights, self.source.test_weights = map(_floats, self.weights)
         self.pointers = (_c.POINTER(_l.data_source) * 1)(_c.pointer(self.source))
@@ -206,12 +206,17 @@ class _Arrays:
                              f"{y.dtype} {y.shape[1:]}")
 
 
+def _accuracy(found):
+    """Returns the share of correct predictions, or NaN if the loss does not define when a prediction is correct."""
+    return found.metric_value if found.metric == b"accuracy" else float("nan")
+
+
 class Result:
     """The result of a run: loss and accuracy on the test rows, number of steps, seconds, SHA-256 of the weights."""
 
     def __init__(self, r):
         self.epochs, self.steps = r.epochs, r.steps
-        self.test_loss, self.test_accuracy = r.test_loss, r.test_accuracy
+        self.test_loss, self.test_accuracy = r.test_loss, _accuracy(r)
         self.seconds_per_epoch = r.seconds_per_epoch
         self.devices = (r.devices or b"").decode()
         self.weights_sha256 = r.weights_sha256.decode()
@@ -377,9 +382,9 @@ class Model(_l.Handle):
         """Evaluates the model on a file with the targets too, as `trainer eval --data` does. Returns a dict: rows, loss,
         accuracy, and the main metric by its name."""
         found = _l.sized(_l.evaluation)
-        with self._rows_of(path) as rows:
-            _l.call("ls_rows_evaluate", rows.handle, _c.byref(found))
-        return {"rows": found.rows, "loss": found.loss, "accuracy": found.accuracy, found.metric.decode(): found.value}
+        _l.call("ls_model_evaluate", self.handle, _bytes(path), None, _c.byref(found))
+        return {"rows": found.rows, "loss": found.loss, "accuracy": _accuracy(found),
+                found.metric.decode(): found.metric_value}
 
     def predict(self, x, logits=False):
         """Predicts rows that are in the form of the user's own data: they are prepared as the training rows were.
@@ -527,7 +532,7 @@ class Trainer(_l.Handle):
             assignments["data.name"] = "python"
         options = _l.trainer_options(size=_c.sizeof(_l.trainer_options))
         if isinstance(config, dict):
-            options.config_text = _json.dumps({"run_dir": "", **config}).encode()
+            options.config_text = _json.dumps(config).encode()
         elif config is not None:
             options.config_path = _bytes(config)
         if resume is not None:
@@ -547,7 +552,18 @@ class Trainer(_l.Handle):
         options.sys = _c.pointer(hooks)
         if self._arrays:
             options.sources, options.source_count = self._arrays.pointers, 1
-        self._sinks = []
+        listeners = self._listeners = []
+
+        def record(user, text, length, error):
+            if listeners:
+                record_text = _c.string_at(text, length)
+                for each in listeners:
+                    each(record_text)
+            return 0
+
+        self._record = _l.RECORD(record)  # lives as long as the trainer
+        callbacks = _l.trainer_callbacks(size=_c.sizeof(_l.trainer_callbacks), record=self._record)
+        options.callbacks = _c.pointer(callbacks)
         _nvidia.share(config, set)
         try:
             _l.call("ls_trainer_open", _c.byref(self._handle), _c.byref(options))
@@ -583,13 +599,8 @@ class Trainer(_l.Handle):
 
     def _listen(self, each):
         """Calls `each` with the text of each record, on the run's thread."""
-        def record(user, text, length, error):
-            each(_c.string_at(text, length))
-            return 0
-
-        sink = _l.RECORD(record)
-        self._sinks.append(sink)
-        _l.call("ls_trainer_add_sink", self.handle, sink, None)
+        self.handle  # raises an error if the trainer is closed
+        self._listeners.append(each)
 
     def _work(self, handle, save, run):
         """The run's own thread; the caller's thread stays free to receive Ctrl-C. Sets run.done at its end; until
@@ -705,12 +716,12 @@ class Trainer(_l.Handle):
         """Returns mean loss and accuracy on the test rows."""
         found = _l.sized(_l.evaluation)
         _l.call("ls_trainer_evaluate", self.handle, _c.byref(found))
-        return found.loss, found.accuracy
+        return found.loss, _accuracy(found)
 
     def model(self):
         """Returns a Model with a copy of the current weights."""
         model = Model()
-        _l.call("ls_trainer_model", self.handle, _c.byref(model._handle))
+        _l.call("ls_trainer_model", _c.byref(model._handle), self.handle)
         return model
 
     def predict(self, x, logits=False):

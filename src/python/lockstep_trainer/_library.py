@@ -22,7 +22,7 @@ EIO = -4  # LS_EIO, the status that a callback returns after a Python exception
 
 
 class c_error(c.Structure):
-    _fields_ = [("status", c.c_int), ("text", c.c_char * 508), ("reason", c.c_int)]
+    _fields_ = [("status", c.c_int), ("reason", c.c_int), ("reserved", c.c_int * 8), ("text", c.c_char * 472)]
 
 
 READ = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_int, c.POINTER(c.c_uint32), c.c_uint32, c.c_void_p,
@@ -34,16 +34,16 @@ class data_source(c.Structure):
     _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("channels", c.c_int),
                 ("height", c.c_int), ("width", c.c_int), ("classes", c.c_int),
                 ("train_rows", c.c_uint32), ("test_rows", c.c_uint32), ("streamed", c.c_int),
-                ("read", READ), ("user", c.c_void_p), ("row_type", c.c_int), ("targets", c.c_int),
+                ("read", READ), ("user", c.c_void_p), ("row_type", c.c_int), ("target_count", c.c_int),
                 ("weighted", c.c_int), ("train_weights", c.POINTER(c.c_float)),
                 ("test_weights", c.POINTER(c.c_float))]
 
 
 class result(c.Structure):
-    _fields_ = [("epochs", c.c_int), ("steps", c.c_uint64), ("test_loss", c.c_double),
-                ("test_accuracy", c.c_double), ("seconds_per_epoch", c.c_double),
+    _fields_ = [("epochs", c.c_int), ("steps", c.c_uint64), ("test_loss", c.c_double), ("seconds_per_epoch", c.c_double),
                 ("devices", c.c_char_p), ("weights_sha256", c.c_char * 65),
-                ("checkpoint", c.c_char_p), ("saved", c.c_int), ("interrupted", c.c_int)]
+                ("checkpoint", c.c_char_p), ("saved", c.c_int), ("interrupted", c.c_int),
+                ("metric", c.c_char_p), ("metric_value", c.c_double)]
 
 
 class trainer_sys(c.Structure):
@@ -52,12 +52,17 @@ class trainer_sys(c.Structure):
                 ("clock_user", c.c_void_p), ("program", c.c_char_p)]
 
 
+class trainer_callbacks(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("record", RECORD), ("progress", c.c_void_p), ("model", c.c_void_p),
+                ("model_every_steps", c.c_uint64), ("user", c.c_void_p)]
+
+
 class trainer_options(c.Structure):
     _fields_ = [("size", c.c_size_t), ("config_path", c.c_char_p), ("config_text", c.c_char_p),
                 ("set", c.POINTER(c.c_char_p)), ("set_count", c.c_int),
                 ("data_dirs", c.POINTER(c.c_char_p)), ("data_dir_count", c.c_int),
                 ("cache_dir", c.c_char_p), ("resume", c.c_char_p), ("registry", c.c_void_p),
-                ("callbacks", c.c_void_p), ("trace_path", c.c_char_p), ("trace_ops", c.c_int),
+                ("callbacks", c.POINTER(trainer_callbacks)), ("trace_path", c.c_char_p), ("trace_ops", c.c_int),
                 ("sources", c.POINTER(c.POINTER(data_source))), ("source_count", c.c_int),
                 ("step_rows", c.POINTER(c.c_uint32)), ("step_row_count", c.c_int),
                 ("pool", c.c_void_p), ("host", c.c_void_p), ("cluster", c.c_void_p),
@@ -82,8 +87,8 @@ class model_info(c.Structure):
 
 
 class evaluation(c.Structure):
-    _fields_ = [("size", c.c_size_t), ("rows", c.c_uint64), ("loss", c.c_double), ("accuracy", c.c_double),
-                ("metric", c.c_char_p), ("value", c.c_double)]
+    _fields_ = [("size", c.c_size_t), ("rows", c.c_uint64), ("loss", c.c_double), ("metric", c.c_char_p),
+                ("metric_value", c.c_double)]
 
 
 class model_options(c.Structure):
@@ -92,7 +97,7 @@ class model_options(c.Structure):
 
 
 class field(c.Structure):
-    _fields_ = [("size", c.c_size_t), ("column", c.c_char_p), ("text", c.c_char_p), ("number", c.c_double)]
+    _fields_ = [("column", c.c_char_p), ("kind", c.c_int), ("text", c.c_char_p), ("number", c.c_double)]
 
 
 class picture_options(c.Structure):
@@ -100,7 +105,7 @@ class picture_options(c.Structure):
 
 
 STRUCTURES = {"ls_error": c_error, "ls_data_source": data_source, "ls_result": result,
-              "ls_trainer_options": trainer_options, "ls_trainer_sys": trainer_sys, "ls_step_rows": step_rows,
+              "ls_trainer_callbacks": trainer_callbacks, "ls_trainer_options": trainer_options, "ls_trainer_sys": trainer_sys, "ls_step_rows": step_rows,
               "ls_step_result": step_result,
               "ls_model_info": model_info, "ls_evaluation": evaluation, "ls_model_options": model_options, "ls_field": field,
               "ls_picture_options": picture_options}
@@ -108,6 +113,7 @@ STRUCTURES = {"ls_error": c_error, "ls_data_source": data_source, "ls_result": r
 VERSION = "0.2.0"  # of this package and of the library that it loads
 TASK_VALUES = 2  # ls_task
 OUTPUT_F64 = 16  # ls_output
+FIELD_NUMBER, FIELD_TEXT = 1, 2  # ls_field_kind
 
 
 def sized(structure):
@@ -127,22 +133,21 @@ _FUNCTIONS = {  # name: (result, arguments); the last argument of functions that
     "ls_trainer_set_lr": (c.c_int, [_P, c.c_double, _E]),
     "ls_trainer_load_weights": (c.c_int, [_P, c.c_char_p, c.c_int, _E]),
     "ls_trainer_evaluate": (c.c_int, [_P, c.POINTER(evaluation), _E]),
-    "ls_trainer_model": (c.c_int, [_P, c.POINTER(_P), _E]),
+    "ls_trainer_model": (c.c_int, [c.POINTER(_P), _P, _E]),
     "ls_trainer_save": (c.c_int, [_P, c.c_char_p, _E]),
     "ls_trainer_load": (c.c_int, [_P, c.c_char_p, _E]),
-    "ls_trainer_add_sink": (c.c_int, [_P, RECORD, _P, _E]),
-    "ls_trainer_close": (c.c_int, [_P]),
+    "ls_trainer_close": (c.c_int, [_P, _E]),
     "ls_model_describe": (c.c_int, [_P, c.POINTER(model_info), _E]),
     "ls_model_release": (None, [_P]),
     "ls_model_save": (c.c_int, [_P, c.c_char_p, _E]),
     "ls_model_export": (c.c_int, [_P, c.c_char_p, _E]),
     "ls_model_open": (c.c_int, [c.POINTER(_P), c.c_char_p, c.POINTER(model_options), _E]),
     "ls_model_predict": (c.c_int, [_P, _P, c.c_int, c.c_uint32, c.c_int, _P, c.c_size_t, _E]),
-    "ls_model_row": (c.c_int, [_P, c.POINTER(field), c.c_size_t, _P, c.c_size_t, _E]),
+    "ls_model_row": (c.c_int, [_P, c.POINTER(field), c.c_size_t, c.c_size_t, _P, c.c_size_t, _E]),
+    "ls_model_evaluate": (c.c_int, [_P, c.c_char_p, _P, c.POINTER(evaluation), _E]),
     "ls_rows_open": (c.c_int, [c.POINTER(_P), _P, c.c_char_p, _P, _E]),
     "ls_rows_count": (c.c_uint32, [_P]),
     "ls_rows_predict": (c.c_int, [_P, c.c_uint32, c.c_uint32, c.c_int, _P, c.c_size_t, _E]),
-    "ls_rows_evaluate": (c.c_int, [_P, c.POINTER(evaluation), _E]),
     "ls_rows_close": (None, [_P]),
     "ls_model_card": (c.c_char_p, [_P]),
     "ls_model_class_name": (c.c_char_p, [_P, c.c_int]),
@@ -222,7 +227,8 @@ class Handle:
         """Frees the object. Further calls have no effect."""
         handle, self._handle = self._handle, c.c_void_p()
         if handle and os.getpid() == self._process:
-            getattr(lib(), self._close)(handle)
+            function = getattr(lib(), self._close)
+            call(self._close, handle) if function.restype else function(handle)
 
     def __enter__(self):
         return self

@@ -118,7 +118,7 @@ def rows(handle, named, table):
              else [_value(_bit(v)) for v in values[c["name"]]] for c in table]
     fields = (_l.field * len(table))()
     for field, column in zip(fields, table):
-        field.size, field.column = _c.sizeof(field), column["name"].encode()
+        field.column = column["name"].encode()
     for i in range(n):
         for field, column in zip(fields, lists):
             text = isinstance(column[i], str)
@@ -126,8 +126,9 @@ def rows(handle, named, table):
                 raise ValueError(f"row {i}: column \"{field.column.decode()}\": expected text, found a zero byte")
             field.text = column[i].encode() if text else None
             field.number = 0.0 if text else column[i]
+            field.kind = _l.FIELD_TEXT if text else _l.FIELD_NUMBER
         try:
-            _l.call("ls_model_row", handle, fields, len(fields), out[i].ctypes.data, width)
+            _l.call("ls_model_row", handle, fields, len(fields), _c.sizeof(_l.field), out[i].ctypes.data, width)
         except _l.Error as error:
             raise _l.Error(error.status, f"row {i}: {error}") from None
     return out

@@ -19,7 +19,7 @@ static int predict(ls_model *model, const void *bytes, size_t length, ls_error *
     float p[10];
     int status = ls_model_picture(model, bytes, length, 0, row, sizeof row, err);
     if (status == LS_OK)
-        status = ls_model_predict(model, row, LS_ROW_U8, 1, LS_OUTPUT_PROBABILITIES, p, 10, err);
+        status = ls_model_predict(model, row, LS_ROW_U8, 1, LS_OUTPUT_PREDICTION, p, 10, err);
     if (status == LS_OK)
         printf("%g\n", (double)p[0]);
     return status;
@@ -37,8 +37,8 @@ int main(void)
     ls_error err;
     int status = ls_trainer_open(&trainer, &options, &err);
     if (status == LS_OK) {
-        status = ls_trainer_model(trainer, &model, &err);
-        ls_trainer_close(trainer);
+        status = ls_trainer_model(&model, trainer, &err);
+        ls_trainer_close(trainer, NULL);
     }
     if (status == LS_OK)
         status = predict(model, picture, sizeof picture - 1, &err);

@@ -24,7 +24,7 @@ int main(void)
         status = ls_trainer_run(trainer, &err);
         if (status == LS_OK)
             printf("%s\n", ls_trainer_result(trainer)->weights_sha256);
-        ls_trainer_close(trainer);
+        ls_trainer_close(trainer, NULL);
     }
     if (status != LS_OK)
         fprintf(stderr, "%s\n", err.text);
