@@ -415,7 +415,7 @@ static void numbers_that_no_float_holds_are_refused_in_a_source(void **state)
             assert_int_equal(status, LS_EDATA);
             if (!strstr(s.f.err.text, cases[i].message))
                 fail_msg("case %zu, %d: %s", i, how, s.f.err.text);
-            ls_trainer_close(t);
+            ls_trainer_close(t, NULL);
             fixture_end(&s.f);
         }
 }
@@ -448,7 +448,12 @@ static void numbers_that_no_float_holds_are_refused_in_a_step(void **state)
             for (uint32_t k = 0; k < BATCH; k++)
                 row[k] = k + (step == 1 ? BATCH : 0);
             read_doubles(&p, 0, row, BATCH, values, targets, NULL);
-            const int status = ls_trainer_step(t, values, targets, BATCH, NULL, &s.f.err);
+            const ls_step_rows given = {.size = sizeof given,
+                                        .rows = values,
+                                        .targets = targets,
+                                        .row_type = LS_ROW_F64,
+                                        .n = BATCH};
+            const int status = ls_trainer_step(t, &given, NULL, &s.f.err);
             assert_int_equal(status, i && step == 1 ? cases[i - 1].status : LS_OK);
             if (status && !strstr(s.f.err.text, cases[i - 1].message))
                 fail_msg("case %zu: %s", i, s.f.err.text);
@@ -461,7 +466,7 @@ static void numbers_that_no_float_holds_are_refused_in_a_step(void **state)
         assert_int_equal(ls_trainer_weights(t, i ? found : wanted, WEIGHTS, &s.f.err), LS_OK);
         if (i)
             assert_memory_equal(found, wanted, sizeof wanted);
-        ls_trainer_close(t);
+        ls_trainer_close(t, NULL);
         fixture_end(&s.f);
     }
 }

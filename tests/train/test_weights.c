@@ -97,7 +97,7 @@ static void weigh_rows(char hash[65], int loss, way how, const char *devices)
         step(&s, t, how <= NO_WEIGHTS ? NULL : s.weights);
     }
     memcpy(hash, ls_trainer_result(t)->weights_sha256, 65);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&s.f);
 }
 
@@ -178,7 +178,7 @@ static void a_row_twice_is_a_row_of_weight_two(void **state)
             memcpy(s.targets + 40, s.targets + 8, 2 * sizeof *s.targets);
             step(&s, t, s.weights);
             w[twice] = trained(&s, t, &count);
-            ls_trainer_close(t);
+            ls_trainer_close(t, NULL);
             fixture_end(&s.f);
         }
         for (size_t i = 0; i < count; i++)
@@ -202,7 +202,7 @@ static void a_minibatch_without_weight_has_no_gradient(void **state)
     const ls_step_result r = step(&s, t, s.weights);
     assert_true(r.loss == 0 && !r.skipped && r.number == 1);
     assert_string_equal(ls_trainer_result(t)->weights_sha256, before);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&s.f);
 }
 
@@ -223,7 +223,7 @@ static void an_epoch_of_skipped_steps_has_no_loss(void **state)
         assert_true(step(&s, t, s.weights).skipped);
     }
     assert_true(isnan(record_number(fixture_record(&s.f, "epoch", 0), "loss")));
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&s.f);
 }
 
@@ -246,7 +246,7 @@ static void the_loss_of_a_step_is_weighted(void **state)
     for (uint32_t i = 0; i < BATCH; i++)
         s.weights[i] = 0.25f * (float)(i % 5);
     assert_true(fabs(step(&s, t, s.weights).loss - sum / weight) < 1e-5);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&s.f);
 }
 
@@ -263,7 +263,7 @@ static void what_is_no_weight_is_refused(void **state)
         assert_int_equal(give(&s, t, s.weights, NULL), LS_EINVAL);
         assert_non_null(strstr(s.f.err.text, "row 7 has the weight"));
     }
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     s.data.train_weights = s.weights;
     assert_int_equal(ls_trainer_open(&none, &s.f.options, &s.f.err), LS_EDATA);
     assert_non_null(strstr(s.f.err.text, "row 7 of the training rows has the weight inf"));
@@ -273,7 +273,7 @@ static void what_is_no_weight_is_refused(void **state)
     t = fixture_open(&s.f);
     assert_int_equal(give(&s, t, s.weights, NULL), LS_EINVAL);
     assert_non_null(strstr(s.f.err.text, "set `weighted`"));
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&s.f);
 }
 
@@ -328,7 +328,7 @@ static void a_rate_that_is_set_lasts(void **state)
         w[form] = trained(&s, t, &count);
         if (form > 0)
             assert_memory_equal(w[form], w[0], count * sizeof *w[0]);
-        ls_trainer_close(t);
+        ls_trainer_close(t, NULL);
         fixture_end(&s.f);
     }
     for (int form = 0; form < 3; form++)
@@ -345,7 +345,7 @@ static void what_is_no_rate_is_refused(void **state)
     ls_trainer *t = fixture_open(&s.f);
     for (size_t i = 0; i < ROOM(bad); i++)
         assert_int_equal(ls_trainer_set_lr(t, bad[i], &s.f.err), LS_EINVAL);
-    ls_trainer_close(t);
+    ls_trainer_close(t, NULL);
     fixture_end(&s.f);
 }
 
@@ -378,7 +378,7 @@ static void weights_are_loaded_with_the_state_that_is_asked_for(void **state)
         assert_int_equal(step(&s, t, NULL).number, form == 3 ? 2 : 3);
         w[form] = trained(&s, t, &count);
         assert_int_equal(ls_trainer_load_weights(t, path, (ls_load_state)3, &s.f.err), LS_EINVAL);
-        ls_trainer_close(t);
+        ls_trainer_close(t, NULL);
         fixture_end(&s.f);
     }
     const size_t bytes = count * sizeof **w;
