@@ -170,6 +170,8 @@ typedef struct ls_field {
 int ls_model_row(const ls_model *model, const ls_field *fields, size_t count, double *row,
                  size_t capacity, ls_error *err);
 
+enum { LS_EVALUATION_METRICS = 16 }; /* largest number of metrics of an evaluation */
+
 /* Result of an evaluation. */
 typedef struct ls_evaluation {
     size_t size;        /* sizeof(ls_evaluation), set by the caller */
@@ -180,6 +182,11 @@ typedef struct ls_evaluation {
     const char *metric; /* name of the main metric: "accuracy", "r2", "mae", "huber", "pinball",
                          * "deviance" or "loss"; static */
     double value;       /* value of that metric */
+    int metrics;        /* number of measured metrics */
+    /* [metrics]: names of the measured metrics, as the config's metrics.names has them, static, and
+     * their values; NaN: the metric has no value on these rows, such as the AUC of one class */
+    const char *metric_name[LS_EVALUATION_METRICS];
+    double metric_value[LS_EVALUATION_METRICS];
 } ls_evaluation;
 
 /* Rows in a file, for one model. */

@@ -124,6 +124,35 @@ static const char eval_help[] =
     "  --json           prints one JSON object\n"
     "  --help           this text\n";
 
+/* Returns whether a metric was to be measured, but has no value for these rows. */
+static bool has_none(const ls_trained_evaluation *e, int metric)
+{
+    return metric > LS_METRIC_ACCURACY && metric != LS_METRIC_CONFUSION &&
+           e->wanted >> metric & 1 && isnan(e->measured.value[metric]);
+}
+
+static const char *why_none(const ls_trained_evaluation *e, int metric)
+{
+    return isfinite(e->measured.value[LS_METRIC_LOSS]) ? ls_metric_why_none((ls_metric)metric)
+                                                       : "the loss is not finite";
+}
+
+/* Writes why metrics have no value, by their names. */
+static void put_reasons(ls_json_writer *w, const ls_trained_evaluation *e)
+{
+    bool any = false;
+    for (int m = 0; m < LS_METRICS; m++) {
+        if (!has_none(e, m))
+            continue;
+        if (!any)
+            ls_json_open_object(w, "no_value");
+        any = true;
+        ls_json_put_string(w, ls_metric_names[m], why_none(e, m));
+    }
+    if (any)
+        ls_json_close(w);
+}
+
 static void print_evaluation(const ls_trained *t, const ls_trained_evaluation *e)
 {
     ls_json_writer w;
@@ -138,8 +167,10 @@ static void print_evaluation(const ls_trained *t, const ls_trained_evaluation *e
     if (e->data->left_out)
         ls_json_put_uint(&w, "rows_left_out", e->data->left_out);
     for (int m = 0; m < LS_METRICS; m++)
-        if (m <= LS_METRIC_ACCURACY || !isnan(e->measured.value[m]))
+        if (m <= LS_METRIC_ACCURACY || !isnan(e->measured.value[m]) || has_none(e, m))
             ls_json_put_double(&w, ls_metric_names[m], e->measured.value[m]);
+    ls_measured_write_each(&w, "r2_each", &e->measured);
+    put_reasons(&w, e);
     if (e->unweighed)
         ls_json_put_bool(&w, "class_weights", false);
     ls_json_put_double(&w, "seconds", e->seconds);
@@ -196,6 +227,12 @@ static void print_for_people(const ls_trained *t, const ls_trained_evaluation *e
     printf("%s of %s%s on %s, %.1f s\n", data->row_type == LS_ROW_U8 ? "images" : "rows",
            t->is_new ? data->source : data->name, data->synthetic ? " (synthetic data)" : "",
            e->devices, e->seconds);
+    for (int k = 0; k < e->measured.targets; k++)
+        printf("%s%.4f%s", k ? ", " : "  r2 of each target: ", e->measured.each[k],
+               k + 1 < e->measured.targets ? "" : "\n");
+    for (int m = 0; m < LS_METRICS; m++)
+        if (has_none(e, m))
+            printf("  %s has no value: %s\n", ls_metric_names[m], why_none(e, m));
     print_classes(t, &e->measured);
 }
 

@@ -786,14 +786,20 @@ const ls_config_key ls_config_keys[] = {
      .help = "writes event files to the run directory, for `tensorboard --logdir runs`"},
     {"metrics", "names", LS_KEY_CUSTOM, LS_NOT_RECIPE, AT(metric_names), .text = "\"auto\"",
      FORM(node),
-     .help = "metrics that evaluations measure besides the loss: for classes `[\"accuracy\", "
-             "\"top5\", \"confusion\"]` (the confusion matrix, with precision and recall of each "
-             "class), for values `mae` and `r2` (of several targets one quotient: 1 − the sum of "
-             "all squared errors ÷ the sum of all squared deviations from the targets' means, "
-             "scikit-learn's `variance_weighted`) and what belongs to the loss "
-             "([losses](#losses-of-values)), for yes-or-no targets `auc`; `\"auto\"`: all "
-             "that fit the loss, but the matrix only up to 100 classes, `top5` only from 6 "
-             "classes on, and no metric that needs more than 256 MB for the scores of all rows"},
+     .help =
+         "metrics that evaluations measure besides the loss: for classes `[\"accuracy\", "
+         "\"top5\", \"confusion\"]` (the confusion matrix, with precision and recall of each "
+         "class) and `auc`, for two classes also `average_precision` and `f1`, for values `mae`, "
+         "`r2` (of several targets one quotient: 1 − the sum of "
+         "all squared errors ÷ the sum of all squared deviations from the targets' means, "
+         "scikit-learn's `variance_weighted`), of several targets `r2_mean` (scikit-learn's "
+         "`uniform_average`) and what belongs to the loss "
+         "([losses](#losses-of-values)), for yes-or-no targets `auc`, `average_precision` and "
+         "`f1`; `\"auto\"`: all "
+         "that fit the loss, but the matrix and the `auc` of classes only up to 100 classes, "
+         "`r2_mean` only up to 100 targets, `top5` only from 6 "
+         "classes on, and no metric that needs more than 256 MB for the scores and ranks of all "
+         "rows ([metrics](#metrics))"},
     {"", "deadline_s", LS_KEY_NUMBER, LS_NOT_RECIPE, AT(deadline_s), 0, 0, 86400,
      .help = "time in seconds after which a worker that makes no progress counts as failed; 0: 20 "
              "times the longest step so far, at least 10 s. Time in which the process or the "

@@ -32,9 +32,9 @@ static int measure(ls_trained_evaluation *out, ls_predict_desc *d, const ls_data
     const double unit = ls_prep_error_unit(t->card.prep);
     value[LS_METRIC_LOSS] = ls_loss_in_unit(t->config.loss->power, sum.loss / d->rows, unit);
     value[LS_METRIC_ACCURACY] = t->config.loss->hits ? sum.correct / d->rows : NAN;
-    status = ls_measure(&out->measured, metrics, &scored, t->host, err);
+    ls_measure(&out->measured, metrics, &scored);
     ls_measured_in_unit(&out->measured, unit);
-    return status;
+    return LS_OK;
 }
 
 /* Finds the class weights of the loss. The weights "balanced" are computed from the model's
@@ -59,7 +59,8 @@ int ls_trained_evaluate(ls_trained_evaluation *out, const ls_trained *t, bool tr
     *out = (ls_trained_evaluation){.data = ls_trained_data(t, train)};
     out->split = t->is_new && !train ? "test" : out->data->split;
     const unsigned metrics = ls_config_metrics_of(&t->config, out->data->rows, classes);
-    int status = ls_measured_init(&out->measured, metrics, classes, t->host, err);
+    int status = ls_measured_init(&out->measured, metrics, out->data->rows, classes, t->host, err);
+    out->wanted = metrics;
     if (status == LS_OK && ls_metrics_need_scores(metrics)) {
         scores = ls_alloc_array(t->host, out->data->rows * sizeof *scores, (size_t)classes);
         status = scores ? LS_OK : ls_config_fail_scores(err, &t->config, out->data->rows, classes);
@@ -76,5 +77,5 @@ int ls_trained_evaluate(ls_trained_evaluation *out, const ls_trained *t, bool tr
 
 void ls_trained_evaluation_free(ls_trained_evaluation *out, const ls_trained *t)
 {
-    ls_free(t->host, out->measured.confusion);
+    ls_measured_fini(&out->measured, t->host);
 }

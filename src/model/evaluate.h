@@ -11,6 +11,7 @@
 typedef struct ls_trained_evaluation {
     const ls_dataset_info *data; /* the rows */
     const char *split;           /* "test", "validation" or "training"; "test" if they are new */
+    unsigned wanted;             /* metrics that were to be measured, a bit mask of 1 << metric */
     ls_measured measured;        /* the metrics, those included that the run has not measured */
     double seconds;
     char devices[512]; /* names of the devices: "[cpu(0), cpu(1)]" */

@@ -119,6 +119,7 @@ static void describe(ls_evaluation *out, const ls_trained *view, const ls_traine
                            .accuracy = value[LS_METRIC_ACCURACY],
                            .metric = ls_metric_names[metric],
                            .value = value[metric]};
+    ls_measured_tell(out, e->wanted, &e->measured);
 }
 
 int ls_rows_evaluate(const ls_rows *r, ls_evaluation *out, ls_error *err)

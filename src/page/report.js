@@ -35,7 +35,8 @@ const METRICS = [{ key: 'test_accuracy', name: 'accuracy', trained: 'train_accur
   { key: 'test_deviance', name: 'deviance', loss: 'poisson' }];
 /* Keys and names of the metrics that are shown besides the main metric. */
 const OTHERS = [['test_top5', 'top 5'], ['test_r2', 'R²'], ['test_mae', 'mean absolute error'], ['test_auc', 'AUC'],
-  ['test_huber', 'Huber loss'], ['test_pinball', 'pinball loss'], ['test_coverage', 'coverage'], ['test_deviance', 'deviance']];
+  ['test_huber', 'Huber loss'], ['test_pinball', 'pinball loss'], ['test_coverage', 'coverage'], ['test_deviance', 'deviance'],
+  ['test_average_precision', 'average precision'], ['test_f1', 'F1'], ['test_r2_mean', 'mean R²']];
 
 /* Returns whether a record says the same as this warning: a record of a fault, or of a step that was not applied. */
 const is_reported = warning => run.others.some(r => r.type === 'fault' ? warning.text.includes(r.error)

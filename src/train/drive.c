@@ -200,11 +200,12 @@ int ls_trainer_step(ls_trainer *t, const void *rows, const void *targets, uint32
 static int describe_evaluation(ls_evaluation *out, const ls_trainer *t, ls_error *err)
 {
     const ls_result *r = &t->reported.result;
-    const ls_evaluation found = {.rows = ls_dataset_rows(t->data[LS_TEST]),
-                                 .loss = r->test_loss,
-                                 .accuracy = r->test_accuracy,
-                                 .metric = r->metric,
-                                 .value = r->test_metric};
+    ls_evaluation found = {.rows = ls_dataset_rows(t->data[LS_TEST]),
+                           .loss = r->test_loss,
+                           .accuracy = r->test_accuracy,
+                           .metric = r->metric,
+                           .value = r->test_metric};
+    ls_measured_tell(&found, t->config.metrics, &t->reported.measured);
     return out ? ls_sized_give(out, &found, sizeof found, "ls_evaluation", err) : LS_OK;
 }
 

@@ -356,11 +356,12 @@ class Model(_l.Handle):
 
     def evaluate(self, path):
         """Evaluates the model on a file with the targets too, as `trainer eval --data` does. Returns a dict: rows, loss,
-        accuracy, and the main metric by its name."""
+        accuracy, and all measured metrics by their names; NaN is the value of a metric that has none on these rows."""
         found = _l.sized(_l.evaluation)
         with self._rows_of(path) as rows:
             _l.call("ls_rows_evaluate", rows.handle, _c.byref(found))
-        return {"rows": found.rows, "loss": found.loss, "accuracy": found.accuracy, found.metric.decode(): found.value}
+        return {**found.named(), "rows": found.rows, "loss": found.loss, "accuracy": found.accuracy,
+                found.metric.decode(): found.value}
 
     def predict(self, x, logits=False):
         """Predicts rows that are in the form of the user's own data: they are prepared as the training rows were.
@@ -672,10 +673,13 @@ class Trainer(_l.Handle):
                 _c.byref(out))
         return out.loss, out.accuracy
 
-    def evaluate(self):
-        """Returns mean loss and accuracy on the test rows."""
+    def evaluate(self, metrics=False):
+        """Returns mean loss and accuracy on the test rows; if `metrics` is true, a dict of all measured metrics by their
+        names instead."""
         found = _l.sized(_l.evaluation)
         _l.call("ls_trainer_evaluate", self.handle, _c.byref(found))
+        if metrics:
+            return {**found.named(), "rows": found.rows, "loss": found.loss, "accuracy": found.accuracy}
         return found.loss, found.accuracy
 
     def model(self):

@@ -76,7 +76,13 @@ class model_info(c.Structure):
 
 class evaluation(c.Structure):
     _fields_ = [("size", c.c_size_t), ("rows", c.c_uint64), ("loss", c.c_double), ("accuracy", c.c_double),
-                ("metric", c.c_char_p), ("value", c.c_double)]
+                ("metric", c.c_char_p), ("value", c.c_double), ("metrics", c.c_int), ("metric_name", c.c_char_p * 16),
+                ("metric_value", c.c_double * 16)]
+
+    def named(self):
+        """All measured metrics by name."""
+        names = (name.decode() for name in self.metric_name[:self.metrics])
+        return dict(zip(names, self.metric_value[:self.metrics]))
 
 
 class model_options(c.Structure):
