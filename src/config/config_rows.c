@@ -625,6 +625,10 @@ const ls_config_key ls_config_keys[] = {
      .help = "share of each class's training rows that is held out: the run does not train on "
              "these rows, but is evaluated on them. They are drawn with `seed`. Only the verb "
              "`eval` uses the test rows then"},
+    {"data", "fold", LS_KEY_INT, LS_RECIPE, AT(data_keys.fold), 0, 0, 10000,
+     .help = "with `data.validation` 1 / k: the number, 1 to k, of the part of the training rows "
+             "that is held out. Each row is in one of the k parts, and the rows of each class are "
+             "dealt to all of them. `--folds k` trains once for each part. 0: the rows are drawn"},
     {"data", "mean", LS_KEY_CUSTOM, LS_RECIPE_OF_MODEL, AT(preprocessing.mean), 0, -1e6, 1e6,
      .text = "0", FORM(channels),
      .help = "normalisation: bytes become (byte / 255 − mean) / std, floats (value − mean) / std; "

@@ -140,7 +140,7 @@ int ls_rows_evaluate(const ls_rows *r, ls_evaluation *out, ls_error *err)
     if (status == LS_OK)
         status = ls_trained_view_data(&view, r->path, err);
     if (status == LS_OK)
-        status = ls_trained_evaluate(&e, &view, false, i->registry, i->device, err);
+        status = ls_trained_evaluate(&e, &view, false, false, i->registry, i->device, err);
     if (status == LS_OK) {
         describe(&result, &view, &e);
         status = ls_sized_give(out, &result, sizeof result, "ls_evaluation", err);

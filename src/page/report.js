@@ -422,7 +422,7 @@ function draw_model(s) {
 /* ---- predictions ------------------------------------------------------------------------------------------ */
 
 /* The figure of predictions of evaluated rows. Their record: {"type":"samples","channels":…,"height":…,"width":…,"rows":[…]}; each row has its
- * number, the texts "true" and "predicted", "right", and "pixels", bytes in base64, if it is a picture. */
+ * number, its "file" or the "line" of its table if they are known, the texts "true" and "predicted", "right", and "pixels", bytes in base64, if it is a picture. */
 const samples = el('figure', { class: 'samples' });
 
 function picture(r, of) {
@@ -439,7 +439,8 @@ function sample(r, of) {
   const share = finite(r.probability) ? ` ${Math.round(100 * r.probability)}\u00a0%` : '';
   return el('li', { class: r.right === true ? 'right' : r.right === false ? 'wrong' : '' }, r.pixels ? picture(r, of) : null,
     el('div', {}, el('b', {}, (r.right === true ? '✓ ' : r.right === false ? '✗ ' : '') + r.predicted), share),
-    r.right === true ? null : el('div', { class: 'detail' }, 'true: ' + r.true));
+    r.right === true ? null : el('div', { class: 'detail' }, 'true: ' + r.true),
+    r.file || r.line ? el('div', { class: 'detail', title: r.file || '' }, r.file ? r.file.split('/').pop() : 'line ' + r.line) : null);
 }
 
 function draw_samples(s) {

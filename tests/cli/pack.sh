@@ -32,9 +32,11 @@ grep -q '1 file is no jpg, png, bmp, webp, pgm or ppm and was left out' err || f
 # The pixels 16 and 240 have mean 128 and deviation 112; both are divided by 255.
 head -c 600 a.safetensors | grep -q '"class_names":"\[\\"cat\\",\\"dog\\"\]","mean":"\[0.5019608\]","std":"\[0.4392157\]"' ||
     fail "metadata: $(head -c 600 a.safetensors)"
-# The SHA-256 in the metadata is that of all bytes after the header.
+# The SHA-256 in the metadata is that of all images and labels. The names of the files follow them.
 size=$(wc -c < a.safetensors)
-digits=$(tail -c $((12 * 16 + 12 * 4)) a.safetensors | sha256sum | cut -c 1-64)
+names=$(head -c 800 a.safetensors | tail -c +9 | LC_ALL=C sed -n 's/.*"files":{"dtype":"U8","shape":\[\([0-9]*\)\].*/\1/p')
+[ "$(tail -c "$names" a.safetensors | tr '\0' '\n' | sort)" = "$(find set -name '*.pgm' | sort)" ] || fail "names: $(tail -c "$names" a.safetensors | tr '\0' ' ')"
+digits=$(head -c "-$names" a.safetensors | tail -c $((12 * 16 + 12 * 4)) | sha256sum | cut -c 1-64)
 head -c 200 a.safetensors | grep -q "\"sha256\":\"$digits\"" || fail "the hash is that of the tensors ($size bytes)"
 
 # A broken image is named and counted.
@@ -44,8 +46,8 @@ rc=0
 [ $rc = 65 ] && grep -q 'broken: set/cat/7.pgm: offset' err && [ ! -e c.safetensors ] || fail "a broken image ends it"
 "$trainer" pack set --to c.safetensors --size 4 --channels 1 --skip-broken > out 2> err || fail "it goes on"
 grep -q '1 image is broken and was left out' err || fail "it counts them"
-tail -c 240 a.safetensors > a.tail
-tail -c 240 c.safetensors | cmp - a.tail || fail "the others are all there"
+tail -c $((240 + names)) a.safetensors > a.tail
+tail -c $((240 + names)) c.safetensors | cmp - a.tail || fail "the others are all there"
 rm set/cat/7.pgm
 
 # A symbolic link to an image is packed. Directories, pipes, devices and empty files are named as
