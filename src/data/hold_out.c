@@ -183,11 +183,15 @@ int ls_hold_out(ls_dataset *split[2], const ls_opening *o)
         return ls_dataset_refuse(o, "data.validation",
                                  "rows that are streamed cannot be held out; give the source "
                                  "test rows");
-    if (o->spec->keys.fold > 1 / o->spec->keys.validation + 0.5)
+    const int folds = (int)(1 / o->spec->keys.validation + 0.5), fold = o->spec->keys.fold;
+    if (fold > 0 && folds < 2)
+        return ls_dataset_refuse(o, "data.fold",
+                                 "expected a data.validation of at most 0.5, found %g",
+                                 o->spec->keys.validation);
+    if (fold > folds)
         return ls_dataset_refuse(o, "data.fold",
                                  "expected a fold from 1 to %d, as data.validation is %g, found %d",
-                                 (int)(1 / o->spec->keys.validation + 0.5),
-                                 o->spec->keys.validation, o->spec->keys.fold);
+                                 folds, o->spec->keys.validation, fold);
     int status = divide(own, split[0], o);
     if (status)
         return status;

@@ -185,6 +185,8 @@ static void each_row_is_in_one_fold(void **state)
     ls_dataset *split[2];
     assert_int_equal(open_fold(split, 0.25, 5, 0, 0, 0, 5, &err), LS_ECONFIG);
     assert_non_null(strstr(err.text, "data.fold: expected a fold from 1 to 4"));
+    assert_int_equal(open_fold(split, 0.7, 5, 0, 0, 0, 1, &err), LS_ECONFIG);
+    assert_non_null(strstr(err.text, "data.fold: expected a data.validation of at most 0.5"));
 }
 
 LS_TESTS(data_hold_out, "unit")
