@@ -193,6 +193,8 @@ const char *ls_model_column_name(const ls_model *model, int index);
 int ls_model_row(const ls_model *model, const ls_field *fields, size_t count, size_t field_size,
                  double *row, size_t capacity, ls_error *err);
 
+enum { LS_EVALUATION_METRICS = 16 }; /* largest number of metrics of an evaluation */
+
 /* Result of an evaluation. */
 typedef struct ls_evaluation {
     size_t size;        /* sizeof(ls_evaluation), set by the caller */
@@ -201,6 +203,11 @@ typedef struct ls_evaluation {
     const char *metric; /* name of the main metric: "accuracy" (share of correct predictions), "r2",
                          * "mae", "huber", "pinball", "deviance" or "loss"; static */
     double metric_value; /* value of that metric */
+    int metric_count;    /* number of measured metrics */
+    /* [metric_count]: names of the measured metrics, as the config's metrics.names has them, static,
+     * and their values; NaN: the metric has no value on these rows, such as the AUC of one class */
+    const char *metric_names[LS_EVALUATION_METRICS];
+    double metric_values[LS_EVALUATION_METRICS];
 } ls_evaluation;
 
 /* Rows in a file, for one model. */

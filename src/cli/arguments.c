@@ -5,6 +5,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/host.h"
+#include "cli/folds.h"
 
 #include <getopt.h>
 #include <lockstep/cluster.h>
@@ -37,6 +38,7 @@ static const char main_help[] =
     "                      bits; latest: the newest run in runs/ with a checkpoint. Without\n"
     "                      CONFIG, the run's own config is used\n"
     "  --at STEP           resumes from the checkpoint after STEP steps\n"
+    "  --folds K --wrong OUT.csv   finds suspicious labels\n"
     "  --print-config      prints the config with all defaults and --set applied, and exits\n"
     "  --quiet             prints warnings and errors only\n"
     "  --version           prints the versions of the program, its back ends and their libraries\n"
@@ -307,6 +309,8 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         {CLI_WHOLE, "at", .whole = &out->resume_at, .least = 1, .greatest = 2e9},
         {CLI_LIST, "inject", .list = &out->inject, .most = 16},
         {CLI_TEXT, "trace", .value = &out->trace},
+        {CLI_WHOLE, "folds", .whole = &out->folds, .least = 2, .greatest = CLI_FOLDS_MOST},
+        {CLI_TEXT, "wrong", .value = &out->wrong},
         {CLI_FLAG, "trace-ops", .flag = &out->trace_ops},
         {CLI_TEXT, "serve", .value = &out->serve},
         {CLI_FLAG, "serve-after", .flag = &out->serve_after},
@@ -333,6 +337,13 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         return problem;
     if (out->resume_at && !out->resume)
         return cli_usage(NULL, "--at needs --resume RUN", "");
+    if ((out->folds > 0) != (out->wrong != NULL))
+        return cli_usage(NULL, "--folds K and --wrong FILE.csv need each other", "");
+    if (out->wrong && !ls_path_ends_with(out->wrong, ".csv"))
+        return cli_usage(NULL, "--wrong: expected FILE.csv, found ", out->wrong);
+    if (out->folds && (out->resume || out->serve || out->metrics || out->trace || out->listen ||
+                       out->join || out->inject.count || out->print_config))
+        return cli_usage(NULL, "--folds: expected only --set, --devices, --wrong and --quiet", "");
     if (out->trace_ops && !out->trace)
         return cli_usage(NULL, "--trace-ops needs --trace FILE", "");
     if (out->serve_after && !out->serve)

@@ -6,6 +6,7 @@
 #include "base/host.h"
 #include "cli/columns.h"
 #include "cli/curve.h"
+#include "cli/folds.h"
 #include "cli/notes.h"
 #include "cli/samples.h"
 #include "cli/serve.h"
@@ -270,6 +271,8 @@ static int train_or_print(int argc, char **argv, const ls_registry *registry)
         code = cli_print_help(&a, registry);
     if (code == CLI_HELPED)
         return cli_flush();
+    if (code == 0 && a.folds)
+        return cli_folds(&a, registry);
     return code ? code : run_action(&a, registry);
 }
 

@@ -92,6 +92,8 @@ typedef struct cli_arguments {
     int resume_at;       /* number of steps of the checkpoint; 0: the newest */
     const char *metrics; /* NULL: records go only to the run directory */
     const char *trace;   /* NULL: no timeline */
+    int folds;           /* number of folds; 0: an ordinary run */
+    const char *wrong;   /* file for the rows that folds predict wrong */
     const char *serve;   /* NULL: no live page */
     bool serve_after;    /* after the run, the live page stays available until a signal arrives */
     /* A run on several hosts has a process on each host; these processes are its members. --listen:

@@ -4,6 +4,7 @@
 #include "base/plural.h"
 #include "cli/verbs.h"
 #include "model/predictions.h"
+#include "model/wrong.h"
 #include "store/durable.h"
 #include "json/writer.h"
 
@@ -25,8 +26,9 @@ static const char help[] =
     "                   standard input. A picture that cannot be read, and a row of a table\n"
     "                   with a value that the model does not know, has no prediction; it is\n"
     "                   named, and the exit status is 65\n"
-    "  --to FILE        writes FILE.csv or FILE.jsonl: row or file, prediction, and the\n"
-    "                   probability of each class\n"
+    "  --to FILE        writes FILE.csv or FILE.jsonl: row or file, prediction, the\n"
+    "                   probability of each class, the line of a table, and of rows of the\n"
+    "                   run's data the label\n"
     "  --skip-broken    leaves out and counts what has no prediction; the exit status is 0. For\n"
     "                   pictures it is the default if the run's config has data.skip_broken\n"
     "  --rows A:B       rows A to B − 1 of the test rows of the run's data, counted from 0\n"
@@ -180,6 +182,8 @@ static void print_line(const ls_predictions *p, const ls_predicted *r)
         if (r->label >= 0 && r->label != r->best)
             cli_class_print(", but its label is ", t, r->label);
     }
+    if (r->line && !r->why) /* the message about a row without a prediction has the line */
+        printf("; line %u", (unsigned)r->line);
     putchar('\n');
 }
 
@@ -219,6 +223,8 @@ static bool begin_object(ls_json_writer *w, const ls_predicted *r)
         ls_json_put_uint(w, "row", r->number);
     if (r->why)
         ls_json_put_string(w, "error", r->why);
+    else if (r->line)
+        ls_json_put_uint(w, "line", r->line);
     return !r->why;
 }
 
@@ -236,6 +242,8 @@ static void put_outputs(ls_json_writer *w, const ls_predictions *p, const ls_pre
         ls_json_put_double(w, "probability", r->probability);
         if (r->label >= 0)
             ls_json_put_int(w, "label", r->label);
+        if (r->label >= 0 && name)
+            ls_json_put_string(w, "label_name", p->name[r->label]);
     }
     put_numbers(w, "logits", r->logits, p->outputs);
 }
@@ -266,19 +274,6 @@ static void print_all(ls_predictions *p, bool json)
 
 /* ---- into a file ----------------------------------------------------------------------------- */
 
-/* Appends a field, in quotes if RFC 4180 requires them. */
-static void put_field(ls_buffer *b, const char *before, const char *text)
-{
-    ls_buffer_put(b, before);
-    const bool quoted = strpbrk(text, ",\"\r\n") || text[0] == ' ';
-    ls_buffer_put(b, quoted ? "\"" : "");
-    for (const char *c = text; *c; c++) {
-        const char one[3] = {*c, quoted && *c == '"' ? '"' : '\0', '\0'};
-        ls_buffer_put(b, one);
-    }
-    ls_buffer_put(b, quoted ? "\"" : "");
-}
-
 /* Returns how many columns follow the column `prediction`: one for each output, but none if the
  * prediction is the only output. */
 static int further_columns(const ls_predictions *p)
@@ -286,18 +281,31 @@ static int further_columns(const ls_predictions *p)
     return p->values && p->outputs == 1 && !p->named ? 0 : p->outputs;
 }
 
+static bool has_files(const ls_trained_rows *r)
+{
+    return r->rows > 0 && ls_trained_rows_origin(r, 0).file;
+}
+
+/* Returns whether it is known on which lines of a table the rows are. */
+static bool has_lines(const ls_trained_rows *r)
+{
+    return r->rows > 0 && ls_trained_rows_origin(r, 0).line > 0;
+}
+
 static void put_table_header(ls_buffer *b, const ls_predictions *p)
 {
     char name[300];
-    ls_buffer_put(b, p->rows->file ? "file,prediction" : "row,prediction");
+    ls_buffer_put(b, has_files(p->rows) ? "file,prediction" : "row,prediction");
     for (int i = 0; i < further_columns(p); i++) {
         snprintf(name, sizeof name, "%s%s",
                  p->named    ? ""
                  : p->values ? "value_"
                              : "p_",
                  p->name[i]);
-        put_field(b, ",", name);
+        ls_put_csv_field(b, ",", name);
     }
+    ls_buffer_put(b, has_lines(p->rows) ? ",line" : "");
+    ls_buffer_put(b, p->rows->labels ? ",label" : "");
     ls_buffer_put(b, "\n");
 }
 
@@ -308,16 +316,25 @@ static void put_value(ls_buffer *b, const char *before, const ls_predictions *p,
     ls_buffer_format(b, "%s%.*g", before, is_long ? 17 : 9, is_long ? value : (double)(float)value);
 }
 
+/* Appends the label or the targets of a row. */
+static void put_label(ls_buffer *b, const ls_predictions *p, const ls_predicted *r)
+{
+    if (!p->values)
+        ls_put_csv_field(b, ",", r->label >= 0 ? p->name[r->label] : "");
+    for (int k = 0; p->values && k < p->targets; k++)
+        put_value(b, k ? " " : ",", p, r->target[k]);
+}
+
 static void put_table_row(ls_buffer *b, const ls_predictions *p, const ls_predicted *r)
 {
     if (r->file)
-        put_field(b, "", r->file);
+        ls_put_csv_field(b, "", r->file);
     else
         ls_buffer_format(b, "%u", (unsigned)r->number);
     if (r->why)
         ls_buffer_put(b, ",");
     else if (!p->values)
-        put_field(b, ",", p->name[r->best]);
+        ls_put_csv_field(b, ",", p->name[r->best]);
     for (int k = 0; k < p->outputs && p->values && !r->why; k++)
         put_value(b, k ? " " : ",", p, r->output[k]);
     for (int k = 0; k < further_columns(p); k++) {
@@ -325,6 +342,10 @@ static void put_table_row(ls_buffer *b, const ls_predictions *p, const ls_predic
         if (!r->why)
             put_value(b, "", p, r->output[k]);
     }
+    if (has_lines(p->rows))
+        ls_buffer_format(b, ",%u", (unsigned)r->line);
+    if (p->rows->labels)
+        put_label(b, p, r);
     ls_buffer_put(b, "\n");
 }
 
@@ -343,6 +364,9 @@ static void put_prediction(ls_json_writer *w, const ls_predictions *p, const ls_
 {
     if (!p->values) {
         ls_json_put_string(w, "prediction", p->name[r->best]);
+        ls_json_put_double(w, "probability", r->probability);
+        if (r->label >= 0)
+            ls_json_put_string(w, "label", p->name[r->label]);
         put_named(w, "probabilities", p, r);
     } else if (p->named) {
         put_named(w, "prediction", p, r);
@@ -351,6 +375,8 @@ static void put_prediction(ls_json_writer *w, const ls_predictions *p, const ls_
     } else {
         put_number(w, "prediction", r->output[0]);
     }
+    if (p->values && r->target)
+        put_numbers(w, "label", r->target, p->targets);
 }
 
 static void put_line_row(ls_buffer *b, ls_json_writer *w, const ls_predictions *p,

@@ -6,6 +6,7 @@
 #include "base/plural.h"
 #include "model/evaluate.h"
 #include "model/export.h"
+#include "model/wrong.h"
 
 #include <getopt.h>
 #include <math.h>
@@ -26,6 +27,8 @@ static int parse(cli_trained_args *a, const cli_trained_verb *verb, int argc, ch
         {0, {CLI_FLAG, "best", .flag = &a->best}},
         {'r', {CLI_TEXT, "rows", .value = &a->rows}},
         {'o', {CLI_TEXT, "to", .value = &a->to}},
+        {'w', {CLI_TEXT, "wrong", .value = &a->wrong}},
+        {'h', {CLI_NUMBER, "threshold", .number = &a->threshold, .least = 1e-9, .greatest = 1}},
         {'k', {CLI_FLAG, "skip-broken", .flag = &a->skip_broken}},
         {0, {CLI_HELP, "help", 'h', .text = verb->help}},
     };
@@ -120,11 +123,61 @@ static const char eval_help[] =
     "                   folder of images, a directory of .npy files, a safetensors file; for\n"
     "                   data sets known by name, the directory of their files\n"
     "  --train          evaluates on the training rows\n"
+    "  --wrong FILE.csv writes the rows that are predicted wrong, the most confident first, or\n"
+    "                   all rows of predicted values, the largest errors first\n"
+    "  --threshold T    two classes or yes-or-no targets: also prints precision, recall and F1\n"
+    "                   if a row is positive from the probability T on\n"
     "  --devices LIST   auto, cpu, cpu:4, … (default: the config's)\n"
     "  --json           prints one JSON object\n"
     "  --help           this text\n";
 
-static void print_evaluation(const ls_trained *t, const ls_trained_evaluation *e)
+/* Returns whether a metric was to be measured, but has no value for these rows. */
+static bool has_none(const ls_trained_evaluation *e, int metric)
+{
+    return metric > LS_METRIC_ACCURACY && metric != LS_METRIC_CONFUSION &&
+           e->wanted >> metric & 1 && isnan(e->measured.value[metric]);
+}
+
+static const char *why_none(const ls_trained_evaluation *e, int metric)
+{
+    return isfinite(e->measured.value[LS_METRIC_LOSS]) ? ls_metric_why_none((ls_metric)metric)
+                                                       : "the loss is not finite";
+}
+
+/* Writes why metrics have no value, by their names. */
+static void put_reasons(ls_json_writer *w, const ls_trained_evaluation *e)
+{
+    bool any = false;
+    for (int m = 0; m < LS_METRICS; m++) {
+        if (!has_none(e, m))
+            continue;
+        if (!any)
+            ls_json_open_object(w, "no_value");
+        any = true;
+        ls_json_put_string(w, ls_metric_names[m], why_none(e, m));
+    }
+    if (any)
+        ls_json_close(w);
+}
+
+/* Writes the decisions at a threshold. */
+static void put_decision(ls_json_writer *w, const ls_trained_decision *d)
+{
+    ls_json_open_object(w, "at_threshold");
+    ls_json_put_double(w, "threshold", d->threshold);
+    ls_json_put_double(w, "precision", d->precision);
+    ls_json_put_double(w, "recall", d->recall);
+    ls_json_put_double(w, "f1", d->f1);
+    ls_json_put_uint(w, "true_positive", d->rows.true_positive);
+    ls_json_put_uint(w, "false_positive", d->rows.false_positive);
+    ls_json_put_uint(w, "true_negative", d->rows.true_negative);
+    ls_json_put_uint(w, "false_negative", d->rows.false_negative);
+    ls_json_close(w);
+}
+
+/* Prints the evaluation as JSON. `d`: the decisions at a threshold; NULL: none. */
+static void print_evaluation(const ls_trained *t, const ls_trained_evaluation *e,
+                             const ls_trained_decision *d)
 {
     ls_json_writer w;
     ls_json_writer_init(&w, 0, t->host);
@@ -138,8 +191,12 @@ static void print_evaluation(const ls_trained *t, const ls_trained_evaluation *e
     if (e->data->left_out)
         ls_json_put_uint(&w, "rows_left_out", e->data->left_out);
     for (int m = 0; m < LS_METRICS; m++)
-        if (m <= LS_METRIC_ACCURACY || !isnan(e->measured.value[m]))
+        if (m <= LS_METRIC_ACCURACY || !isnan(e->measured.value[m]) || has_none(e, m))
             ls_json_put_double(&w, ls_metric_names[m], e->measured.value[m]);
+    ls_measured_write_each(&w, "r2_each", &e->measured);
+    put_reasons(&w, e);
+    if (d)
+        put_decision(&w, d);
     if (e->unweighed)
         ls_json_put_bool(&w, "class_weights", false);
     ls_json_put_double(&w, "seconds", e->seconds);
@@ -179,7 +236,8 @@ static void print_classes(const ls_trained *t, const ls_measured *m)
     }
 }
 
-static void print_for_people(const ls_trained *t, const ls_trained_evaluation *e)
+static void print_for_people(const ls_trained *t, const ls_trained_evaluation *e,
+                             const ls_trained_decision *d)
 {
     const ls_dataset_info *data = e->data;
     const double *value = e->measured.value;
@@ -196,19 +254,52 @@ static void print_for_people(const ls_trained *t, const ls_trained_evaluation *e
     printf("%s of %s%s on %s, %.1f s\n", data->row_type == LS_ROW_U8 ? "images" : "rows",
            t->is_new ? data->source : data->name, data->synthetic ? " (synthetic data)" : "",
            e->devices, e->seconds);
+    for (int k = 0; k < e->measured.targets; k++)
+        printf("%s%.4f%s", k ? ", " : "  r2 of each target: ", e->measured.each[k],
+               k + 1 < e->measured.targets ? "" : "\n");
+    for (int m = 0; m < LS_METRICS; m++)
+        if (has_none(e, m))
+            printf("  %s has no value: %s\n", ls_metric_names[m], why_none(e, m));
+    if (d)
+        printf("  positive from %g on: precision %.4f, recall %.4f, f1 %.4f; %llu of %llu rows are "
+               "predicted positive\n",
+               d->threshold, d->precision, d->recall, d->f1,
+               (unsigned long long)(d->rows.true_positive + d->rows.false_positive),
+               (unsigned long long)(d->rows.true_positive + d->rows.false_positive +
+                                    d->rows.true_negative + d->rows.false_negative));
     print_classes(t, &e->measured);
+}
+
+static int write_wrong(const ls_trained *t, const cli_trained_args *a,
+                       const ls_trained_evaluation *e, ls_error *err)
+{
+    ls_wrong wrong = {.host = t->host};
+    int status = ls_wrong_add(&wrong, t, a->train, e->scores, err);
+    if (status == LS_OK)
+        status = ls_wrong_write(&wrong, a->wrong, err);
+    if (status == LS_OK)
+        cli_say("%s: %llu %s of %llu rows", a->wrong, (unsigned long long)wrong.count,
+                wrong.values ? "errors" : "wrong predictions", (unsigned long long)wrong.rows);
+    ls_wrong_free(&wrong);
+    return status;
 }
 
 static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry)
 {
     ls_error err;
     ls_trained_evaluation e;
-    const int status = ls_trained_evaluate(&e, t, a->train, registry, a->devices, &err);
+    ls_trained_decision decision, *decided = a->threshold > 0 ? &decision : NULL;
+    int status =
+        ls_trained_evaluate(&e, t, a->train, a->wrong || decided, registry, a->devices, &err);
+    if (status == LS_OK && decided)
+        status = ls_trained_decide(decided, t, a->train, e.scores, a->threshold, &err);
+    if (status == LS_OK && a->wrong)
+        status = write_wrong(t, a, &e, &err);
     if (e.unweighed)
         cli_say("class_weights \"balanced\" need the run's training rows, which are not read; "
                 "the loss is computed without them");
     if (status == LS_OK)
-        a->json ? print_evaluation(t, &e) : print_for_people(t, &e);
+        a->json ? print_evaluation(t, &e, decided) : print_for_people(t, &e, decided);
     ls_trained_evaluation_free(&e, t);
     return status ? cli_fail(status, err.text) : cli_flush();
 }
@@ -216,10 +307,12 @@ static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_reg
 static int check_eval(cli_trained_args *a)
 {
     a->needs_data = true;
+    if (a->wrong && !ls_path_ends_with(a->wrong, ".csv"))
+        return cli_usage(a->verb, "--wrong: expected FILE.csv, found ", a->wrong);
     return check_alone(a);
 }
 
-const cli_trained_verb cli_eval = {"eval", "jtdn", eval_help, check_eval, evaluate};
+const cli_trained_verb cli_eval = {"eval", "jtdnwh", eval_help, check_eval, evaluate};
 
 /* ---- trainer export RUN --to FILE ------------------------------------------------------------ */
 

@@ -158,6 +158,10 @@ static void put_sample(ls_json_writer *w, samples *s, uint32_t i, const frame *f
     const ls_predicted r = ls_predictions_at(&s->predicted, i);
     ls_json_open_object(w, NULL);
     ls_json_put_uint(w, "row", r.number);
+    if (r.file)
+        ls_json_put_string(w, "file", r.file);
+    if (r.line)
+        ls_json_put_uint(w, "line", r.line);
     if (is_of_classes(s)) {
         ls_json_put_string(w, "true", p->name[r.label]);
         ls_json_put_string(w, "predicted", p->name[r.best]);

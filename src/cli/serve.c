@@ -77,6 +77,9 @@ static const char *const tests[LS_METRIC_CONFUSION][2] = {
     {"lockstep_test_coverage",
      "Share of the evaluated targets between the lowest and the highest quantile."},
     {"lockstep_test_deviance", "Mean Poisson deviance on the evaluated rows."},
+    {"lockstep_test_average_precision", "Average precision on the evaluated rows."},
+    {"lockstep_test_f1", "Harmonic mean of precision and recall on the evaluated rows."},
+    {"lockstep_test_r2_mean", "Mean of the R2 of each target on the evaluated rows."},
 };
 
 static void numbers_init(numbers *n)

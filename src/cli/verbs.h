@@ -26,6 +26,8 @@ typedef struct cli_trained_args {
     const char *to;       /* export: --to */
     const char *rows;     /* predict: --rows */
     const char *new_data; /* --data */
+    const char *wrong;    /* eval: --wrong */
+    double threshold;     /* eval: --threshold; 0: none */
     bool json, train, best;
     bool skip_broken; /* predict: --skip-broken */
     bool needs_data;  /* open the run's data as well */
@@ -38,7 +40,7 @@ typedef struct cli_trained_args {
 typedef struct cli_trained_verb {
     const char *name;
     /* Letters of the options that the verb accepts: 'k' --skip-broken, 'j' --json, 't' --train, 'r'
-     * --rows, 'o' --to, 'd' --devices, 'n' --data. */
+     * --rows, 'o' --to, 'd' --devices, 'n' --data, 'w' --wrong, 'h' --threshold. */
     const char *letters;
     const char *help;
     /* Checks the arguments that only this verb has, and sets needs_data. Returns 0, or EXIT_USAGE

@@ -13,7 +13,7 @@
 
 static int refuse_metric(ls_error *err, const ls_config *c, const cJSON *name, unsigned fitting)
 {
-    char list[128] = "";
+    char list[192] = "";
     for (int m = 0; m < LS_METRICS; m++)
         if (fitting & 1u << m)
             strcat(strcat(list, " "), ls_metric_names[m]);
@@ -32,13 +32,13 @@ static bool are_metrics_named(const ls_config *c)
 
 unsigned ls_config_metrics_of(const ls_config *c, uint32_t rows, int outputs)
 {
-    const uint64_t bytes = rows * sizeof(float) * (uint64_t)outputs;
+    const uint64_t bytes = ls_metrics_bytes(c->metrics, rows, outputs);
     if (are_metrics_named(c) || !ls_metrics_need_scores(c->metrics) || bytes <= LS_SCORES_BYTES)
         return c->metrics;
     ls_log(
         c->host, LS_LOG_INFO,
         "metrics: only loss and accuracy are measured, because the others need %u scores of each "
-        "of %u rows, %.1f GB; set metrics.names to measure them",
+        "of %u rows and their ranks, %.1f GB; set metrics.names to measure them",
         (unsigned)outputs, (unsigned)rows, (double)bytes * 1e-9);
     return ls_metrics_without_scores(c->metrics);
 }

@@ -629,6 +629,10 @@ const ls_config_key ls_config_keys[] = {
      .help = "share of each class's training rows that is held out: the run does not train on "
              "these rows, but is evaluated on them. They are drawn with `seed`. Only the verb "
              "`eval` uses the test rows then"},
+    {"data", "fold", LS_KEY_INT, LS_RECIPE, AT(data_keys.fold), 0, 0, 10000,
+     .help = "with `data.validation` 1 / k: the number, 1 to k, of the part of the training rows "
+             "that is held out. Each row is in one of the k parts, and the rows of each class are "
+             "dealt to all of them. `--folds k` trains once for each part. 0: the rows are drawn"},
     {"data", "mean", LS_KEY_CUSTOM, LS_RECIPE_OF_MODEL, AT(preprocessing.mean), 0, -1e6, 1e6,
      .text = "0", FORM(channels),
      .help = "normalisation: bytes become (byte / 255 − mean) / std, floats (value − mean) / std; "
@@ -796,13 +800,18 @@ const ls_config_key ls_config_keys[] = {
      .help =
          "metrics that evaluations measure besides the loss: for classes `[\"accuracy\", "
          "\"top5\", \"confusion\"]` (the confusion matrix, with precision and recall of each "
-         "class), for values `mae` and `r2` (of several targets one quotient: 1 − the sum of "
+         "class) and `auc`, for two classes also `average_precision` and `f1`, for values `mae`, "
+         "`r2` (of several targets one quotient: 1 − the sum of "
          "all squared errors ÷ the sum of all squared deviations from the targets' means, "
-         "scikit-learn's `variance_weighted`, of the [scaled](data.md#scaling) targets) and what "
-         "belongs to the loss "
-         "([losses](#losses-of-values)), for yes-or-no targets `auc`; `\"auto\"`: all "
-         "that fit the loss, but the matrix only up to 100 classes, `top5` only from 6 "
-         "classes on, and no metric that needs more than 256 MB for the scores of all rows"},
+         "scikit-learn's `variance_weighted`, of the [scaled](data.md#scaling) targets), of several "
+         "targets `r2_mean` (scikit-learn's "
+         "`uniform_average`) and what belongs to the loss "
+         "([losses](#losses-of-values)), for yes-or-no targets `auc`, `average_precision` and "
+         "`f1`; `\"auto\"`: all "
+         "that fit the loss, but the matrix and the `auc` of classes only up to 100 classes, "
+         "`r2_mean` only up to 100 targets, `top5` only from 6 "
+         "classes on, and no metric that needs more than 256 MB for the scores and ranks of all "
+         "rows ([metrics](#metrics))"},
     {"", "deadline_s", LS_KEY_NUMBER, LS_NOT_RECIPE, AT(deadline_s), 0, 0, 86400,
      .help = "time in seconds after which a worker that makes no progress counts as failed; 0: 20 "
              "times the longest step so far, at least 10 s. Time in which the process or the "

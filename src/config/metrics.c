@@ -5,16 +5,29 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/portable_math.h"
+#include "config/ranking.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-const char *const ls_metric_names[LS_METRICS + 1] = {"loss",     "accuracy", "top5",     "mae",
-                                                     "r2",       "auc",      "huber",    "pinball",
-                                                     "coverage", "deviance", "confusion"};
+const char *const ls_metric_names[LS_METRICS + 1] = {"loss",
+                                                     "accuracy",
+                                                     "top5",
+                                                     "mae",
+                                                     "r2",
+                                                     "auc",
+                                                     "huber",
+                                                     "pinball",
+                                                     "coverage",
+                                                     "deviance",
+                                                     "average_precision",
+                                                     "f1",
+                                                     "r2_mean",
+                                                     "confusion"};
 
 #define ONE(metric) (1u << LS_METRIC_##metric)
+/* metrics of yes-or-no decisions */
+#define DECISIONS (ONE(AUC) | ONE(AVERAGE_PRECISION) | ONE(F1))
 
 /* The metrics of a loss of values. */
 typedef struct metrics_of_loss {
@@ -24,7 +37,7 @@ typedef struct metrics_of_loss {
 
 static const metrics_of_loss of_loss[] = {
     [LS_VECTOR_MSE] = {ONE(MAE) | ONE(R2), {LS_METRIC_R2, LS_METRIC_MAE}},
-    [LS_VECTOR_BCE] = {ONE(AUC), {0}},
+    [LS_VECTOR_BCE] = {DECISIONS, {0}},
     [LS_VECTOR_MAE] = {ONE(MAE) | ONE(R2), {LS_METRIC_MAE}},
     [LS_VECTOR_HUBER] = {ONE(HUBER) | ONE(MAE) | ONE(R2), {LS_METRIC_HUBER}},
     [LS_VECTOR_QUANTILE] = {ONE(PINBALL) | ONE(COVERAGE), {LS_METRIC_PINBALL}},
@@ -65,12 +78,22 @@ bool ls_metric_ranks(ls_metric metric)
     return metric != LS_METRIC_CONFUSION && metric != LS_METRIC_COVERAGE;
 }
 
+static unsigned metrics_of_classes(int classes)
+{
+    if (classes == 2)
+        return ONE(TOP5) | ONE(CONFUSION) | DECISIONS;
+    return ONE(TOP5) | (classes <= LS_CONFUSION_MOST ? ONE(CONFUSION) : 0) |
+           (classes > 2 && classes <= LS_CONFUSION_MOST ? ONE(AUC) : 0);
+}
+
 unsigned ls_metrics_of(const ls_loss *loss, int outputs)
 {
-    unsigned all = ONE(LOSS) | (loss->hits ? ONE(ACCURACY) : 0);
+    const unsigned all = ONE(LOSS) | (loss->hits ? ONE(ACCURACY) : 0);
     if (!loss->vectors)
-        return all | ONE(TOP5) | (outputs <= LS_CONFUSION_MOST ? ONE(CONFUSION) : 0);
-    return all | of_loss[loss->rule].all;
+        return all | metrics_of_classes(outputs);
+    const unsigned of_values = of_loss[loss->rule].all;
+    const bool several = outputs > 1 && outputs <= LS_CONFUSION_MOST;
+    return all | of_values | (several && of_values & ONE(R2) ? ONE(R2_MEAN) : 0);
 }
 
 unsigned ls_metrics_by_default(const ls_loss *loss, int outputs)
@@ -78,7 +101,9 @@ unsigned ls_metrics_by_default(const ls_loss *loss, int outputs)
     unsigned all = ls_metrics_of(loss, outputs);
     if (outputs <= 5)
         all &= ~ONE(TOP5); /* with five classes or fewer, top5 is always 1 */
-    return outputs <= LS_CONFUSION_CLASSES ? all : all & ~ONE(CONFUSION);
+    if (outputs > LS_CONFUSION_CLASSES)
+        all &= ~(ONE(CONFUSION) | ONE(R2_MEAN) | (loss->vectors ? 0 : ONE(AUC)));
+    return all;
 }
 
 unsigned ls_metrics_without_scores(unsigned wanted)
@@ -91,23 +116,84 @@ bool ls_metrics_need_scores(unsigned wanted)
     return wanted != ls_metrics_without_scores(wanted);
 }
 
+/* Returns the number of values of 8 bytes with which a row is ranked. */
+static uint64_t rank_values(unsigned wanted, int outputs)
+{
+    if (!(wanted & (ONE(AUC) | ONE(AVERAGE_PRECISION))))
+        return 0;
+    return outputs > 2 ? 4 : 2;
+}
+
+uint64_t ls_metrics_bytes(unsigned wanted, uint32_t rows, int outputs)
+{
+    const uint64_t scores = ls_metrics_need_scores(wanted) ? sizeof(float) * (uint64_t)outputs : 0;
+    return rows * (scores + rank_values(wanted, outputs) * sizeof(uint64_t));
+}
+
+const char *ls_metric_why_none(ls_metric metric)
+{
+    switch (metric) {
+    case LS_METRIC_AUC: return "it needs rows of at least two classes, or yes and no";
+    case LS_METRIC_AVERAGE_PRECISION: return "no row is positive";
+    case LS_METRIC_F1: return "no row is positive or is predicted as positive";
+    case LS_METRIC_R2:
+    case LS_METRIC_R2_MEAN: return "all targets are equal";
+    default: return "there are no rows";
+    }
+}
+
 void ls_measured_clear(ls_measured *m)
 {
     for (int i = 0; i < LS_METRICS; i++)
         m->value[i] = NAN;
+    for (int k = 0; k < m->targets; k++)
+        m->each[k] = NAN;
     m->classes = 0;
 }
 
-int ls_measured_init(ls_measured *out, unsigned wanted, int outputs, const ls_host *host,
-                     ls_error *err)
+int ls_measured_init(ls_measured *out, unsigned wanted, uint32_t rows, int outputs,
+                     const ls_host *host, ls_error *err)
 {
+    const size_t n = (size_t)outputs, ranks = (size_t)rank_values(wanted, outputs);
     *out = (ls_measured){0};
     ls_measured_clear(out);
-    if (!(wanted & ONE(CONFUSION)))
-        return LS_OK;
-    out->confusion =
-        ls_alloc_array(host, (size_t)outputs * sizeof *out->confusion, (size_t)outputs);
-    return out->confusion ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a confusion matrix");
+    if (wanted & ONE(CONFUSION)) {
+        out->confusion = ls_alloc_array(host, n * sizeof *out->confusion, n);
+        if (!out->confusion)
+            return ls_fail(err, LS_ENOMEM, "out of memory for a confusion matrix");
+    }
+    if (wanted & ONE(R2_MEAN)) {
+        out->each = ls_alloc_array(host, n, sizeof *out->each);
+        if (!out->each)
+            return ls_fail(err, LS_ENOMEM, "out of memory for the R² of %d targets", outputs);
+        out->targets = outputs;
+    }
+    if (ranks > 0 && rows > 0) {
+        out->room = ls_alloc_array(host, rows, ranks * sizeof *out->room);
+        if (!out->room)
+            return ls_fail(err, LS_ENOMEM, "out of memory for the ranks of %u rows, %.1f GB",
+                           (unsigned)rows, (double)rows * (double)ranks * 8e-9);
+    }
+    ls_measured_clear(out);
+    return LS_OK;
+}
+
+void ls_measured_fini(ls_measured *m, const ls_host *host)
+{
+    ls_free(host, m->confusion);
+    ls_free(host, m->each);
+    ls_free(host, m->room);
+}
+
+void ls_measured_tell(ls_evaluation *out, unsigned wanted, const ls_measured *m)
+{
+    out->metric_count = 0;
+    for (int i = 0; i < LS_METRICS && out->metric_count < LS_EVALUATION_METRICS; i++) {
+        if (i == LS_METRIC_CONFUSION || !(wanted >> i & 1))
+            continue;
+        out->metric_names[out->metric_count] = ls_metric_names[i];
+        out->metric_values[out->metric_count++] = m->value[i];
+    }
 }
 
 static size_t row_of(const ls_scored_rows *j, uint32_t i)
@@ -214,6 +300,16 @@ void ls_measured_write(ls_json_writer *w, const char *key, const ls_measured *m)
         put_matrix(w, key, m);
 }
 
+void ls_measured_write_each(ls_json_writer *w, const char *key, const ls_measured *m)
+{
+    if (m->targets == 0 || isnan(m->value[LS_METRIC_R2_MEAN]))
+        return;
+    ls_json_open_array(w, key);
+    for (int k = 0; k < m->targets; k++)
+        ls_json_put_double(w, NULL, m->each[k]);
+    ls_json_close(w);
+}
+
 /* ---- values --------------------------------------------------------------------------------- */
 
 static bool is_rule(const ls_scored_rows *j, ls_vector_rule rule)
@@ -260,6 +356,27 @@ static double spread(const ls_scored_rows *j, int k)
     return squares;
 }
 
+/* Measures the R² of each output, and their mean. */
+static void measure_each(ls_measured *out, const ls_scored_rows *j)
+{
+    double sum = 0;
+    int counted = 0;
+    for (int k = 0; k < j->outputs; k++) {
+        double squares = 0;
+        for (uint32_t i = 0; i < j->rows; i++) {
+            const double far = predicted(j, i, k) - target(j, i, k);
+            squares += far * far;
+        }
+        const double spreads = spread(j, k);
+        out->each[k] = spreads > 0 ? or_nan(1 - squares / spreads) : NAN;
+        if (!isnan(out->each[k])) {
+            sum += out->each[k];
+            counted++;
+        }
+    }
+    out->value[LS_METRIC_R2_MEAN] = counted ? sum / counted : NAN;
+}
+
 static void measure_values(ls_measured *out, unsigned wanted, const ls_scored_rows *j)
 {
     double absolute = 0, squares = 0, spreads = 0;
@@ -271,6 +388,8 @@ static void measure_values(ls_measured *out, unsigned wanted, const ls_scored_ro
         }
     for (int k = 0; k < j->outputs && wanted & ONE(R2); k++)
         spreads += spread(j, k);
+    if (wanted & ONE(R2_MEAN))
+        measure_each(out, j);
     if (wanted & ONE(MAE))
         out->value[LS_METRIC_MAE] = or_nan(absolute / ((double)j->rows * j->outputs));
     if (wanted & ONE(R2))
@@ -342,59 +461,79 @@ void ls_measured_in_unit(ls_measured *m, double unit)
     m->value[LS_METRIC_HUBER] = ls_loss_in_unit(2, m->value[LS_METRIC_HUBER], unit);
 }
 
-/* ---- bits ----------------------------------------------------------------------------------- */
+/* ---- yes-or-no decisions --------------------------------------------------------------------- */
 
-/* A score of a row, and whether the row is positive (target > 0.5). */
-typedef struct scored {
-    float score;
-    bool positive;
-} scored;
-
-static int ascending(const void *a, const void *b)
+static bool is_positive(const ls_scored_rows *j, uint32_t i, int k)
 {
-    const float x = ((const scored *)a)->score, y = ((const scored *)b)->score;
-    return (x > y) - (x < y);
+    if (is_rule(j, LS_VECTOR_BCE))
+        return target(j, i, k) > 0.5;
+    return ((const int32_t *)j->labels)[row_of(j, i)] == k;
 }
 
-/* Returns the AUC of one output, or NaN if its rows are all positive or all negative. The count of
- * pairs is doubled, so that a pair with equal scores, which counts half, adds the integer 1. */
-static double auc_of(scored *list, uint32_t rows)
+/* Stores the largest score of each row, and the logarithm of the sum of the exponentials of its
+ * scores, each less the largest. The logarithm of a probability is (score − largest) − logarithm:
+ * the difference is exact, so rows whose scores differ by a constant have equal probabilities. */
+static void sum_exponentials(double *most, double *log_sum, const ls_scored_rows *j)
 {
-    uint64_t pairs2 = 0, negatives = 0, positives = 0;
-    qsort(list, rows, sizeof *list, ascending);
-    for (uint32_t i = 0, end; i < rows; i = end) {
-        uint64_t here[2] = {0, 0};
-        for (end = i; end < rows && list[end].score == list[i].score; end++)
-            here[list[end].positive]++;
-        pairs2 += here[1] * (2 * negatives + here[0]);
-        negatives += here[0];
-        positives += here[1];
+    for (uint32_t i = 0; i < j->rows; i++) {
+        const float *row = j->scores + (size_t)i * (size_t)j->outputs;
+        double sum = 0;
+        most[i] = (double)row[largest(row, j->outputs)];
+        for (int k = 0; k < j->outputs; k++)
+            sum += ls_exp((double)row[k] - most[i]);
+        log_sum[i] = ls_ln(sum);
     }
-    return positives && negatives ? (double)pairs2 / 2 / ((double)positives * (double)negatives)
-                                  : NAN;
 }
 
-static int measure_bits(ls_measured *out, const ls_scored_rows *j, const ls_host *host,
-                        ls_error *err)
+/* Returns the score of row `i` in decision `k`. `most`: the results of sum_exponentials for more
+ * than two classes; else NULL. */
+static double decision_score(const ls_scored_rows *j, uint32_t i, int k, const double *most)
 {
-    double sum = 0;
-    int counted = 0;
-    scored *list = ls_alloc_array(host, j->rows, sizeof *list);
-    if (!list)
-        return ls_fail(err, LS_ENOMEM, "out of memory for the AUC of %u rows", (unsigned)j->rows);
-    for (int k = 0; k < j->outputs; k++) {
-        for (uint32_t i = 0; i < j->rows; i++)
-            list[i] =
-                (scored){j->scores[i * (size_t)j->outputs + (size_t)k], target(j, i, k) > 0.5};
-        const double auc = auc_of(list, j->rows);
-        if (!isnan(auc)) {
-            sum += auc;
-            counted++;
-        }
+    if (most)
+        return score(j, i, k) - most[i] - most[j->rows + i];
+    return is_rule(j, LS_VECTOR_BCE) ? score(j, i, k) : score(j, i, k) - score(j, i, 0);
+}
+
+/* Stores the rows of decision `k` as keys of a ranking, and counts its predictions. `key` NULL: the
+ * rows are only counted. */
+static void list_decision(ls_decision *out, uint64_t *key, const ls_scored_rows *j, int k,
+                          const double *most)
+{
+    for (uint32_t i = 0; i < j->rows; i++) {
+        const bool positive = is_positive(j, i, k);
+        const double s = decision_score(j, i, k, most);
+        ls_decision_count(out, positive, s > 0);
+        if (key)
+            key[i] = ls_rank_key(s, positive);
     }
-    ls_free(host, list);
-    out->value[LS_METRIC_AUC] = counted ? sum / counted : NAN;
-    return LS_OK;
+}
+
+static void measure_decisions(ls_measured *out, unsigned wanted, const ls_scored_rows *j)
+{
+    static const ls_metric metric[3] = {LS_METRIC_AUC, LS_METRIC_AVERAGE_PRECISION, LS_METRIC_F1};
+    const bool bits = is_rule(j, LS_VECTOR_BCE), two = !bits && j->outputs == 2;
+    double *most = NULL, sum[3] = {0, 0, 0};
+    int counted[3] = {0, 0, 0};
+    if (!bits && !two) {
+        most = (double *)(void *)(out->room + 2 * (size_t)j->rows);
+        sum_exponentials(most, most + j->rows, j);
+    }
+    for (int k = two ? 1 : 0; k < j->outputs; k++) {
+        ls_decision d = {0};
+        double found[3] = {NAN, NAN, NAN};
+        list_decision(&d, out->room, j, k, most);
+        if (out->room)
+            ls_rank(&found[0], &found[1], out->room, out->room + j->rows, j->rows);
+        found[2] = ls_decision_f1(&d);
+        for (int m = 0; m < 3; m++)
+            if (!isnan(found[m])) {
+                sum[m] += found[m];
+                counted[m]++;
+            }
+    }
+    for (int m = 0; m < 3; m++)
+        if (wanted >> metric[m] & 1)
+            out->value[metric[m]] = counted[m] ? sum[m] / counted[m] : NAN;
 }
 
 static bool are_finite(const ls_scored_rows *j)
@@ -405,18 +544,20 @@ static bool are_finite(const ls_scored_rows *j)
     return true;
 }
 
-int ls_measure(ls_measured *out, unsigned wanted, const ls_scored_rows *j, const ls_host *host,
-               ls_error *err)
+void ls_measure(ls_measured *out, unsigned wanted, const ls_scored_rows *j)
 {
     out->classes = 0;
     for (int m = LS_METRIC_TOP5; m < LS_METRICS; m++)
         out->value[m] = wanted >> m & 1 ? NAN : out->value[m];
+    for (int k = 0; k < out->targets; k++)
+        out->each[k] = NAN;
     if (j->rows == 0 || !are_finite(j)) /* scores that are not finite cannot be ranked */
-        return LS_OK;
+        return;
     if (wanted & (ONE(TOP5) | ONE(CONFUSION)))
         measure_classes(out, wanted, j);
-    if (wanted & (ONE(MAE) | ONE(R2)))
+    if (wanted & (ONE(MAE) | ONE(R2) | ONE(R2_MEAN)))
         measure_values(out, wanted, j);
     measure_losses(out, wanted, j);
-    return wanted & ONE(AUC) ? measure_bits(out, j, host, err) : LS_OK;
+    if (wanted & DECISIONS)
+        measure_decisions(out, wanted, j);
 }

@@ -11,7 +11,10 @@
  * - mae: the mean of |value − target| over rows and outputs. The value is the score, or with the
  *   loss poisson its exponential.
  * - r2: 1 − Σ(value − target)² / Σ(target − mean target of the same output)², both sums over all
- *   rows and outputs.
+ *   rows and outputs (scikit-learn's variance_weighted).
+ * - r2_mean: with several outputs, the mean of the r2 of each output (scikit-learn's
+ *   uniform_average), over the outputs whose targets are not all equal. The r2 of each output is
+ *   stored as well.
  * - huber: the mean Huber loss over rows and outputs.
  * - pinball: the mean pinball loss over rows and outputs; each output has its quantile.
  * - coverage: with several quantiles, the share of targets that are at least the prediction of the
@@ -19,11 +22,15 @@
  *   are at most its prediction.
  * - deviance: the mean Poisson deviance over rows and outputs, 2·(t·ln(t / μ) − t + μ) for a target
  *   t (t·ln t is 0 for t = 0) and a predicted count μ.
- * - auc: for one output a row is positive if its target is > 0.5, else negative. Each positive row
- *   is paired with each negative row. The AUC of the output is the share of pairs in which the
- *   positive row has the larger score; a pair of equal scores counts half (the Mann-Whitney
- *   statistic; pairs are counted in integers). The metric is the mean over the outputs that have
- *   positive and negative rows.
+ * - auc, average_precision, f1: metrics of yes-or-no decisions (ranking.h). Each output of the loss
+ *   bce is such a decision: a row is positive if its target is > 0.5, and is predicted positive if
+ *   its score is > 0. Two classes are one decision: the second class is positive, the score is the
+ *   difference of the logits. More classes have only the auc, one against the rest: for each class
+ *   its rows are positive, and the score is the logarithm of the class's probability. If there are
+ *   several decisions, the metric is the mean over those that have a value (scikit-learn's macro).
+ *
+ * To rank the rows takes 16 bytes for each row, with more than two outputs 32, beside the scores.
+ * They are allocated once, by ls_measured_init.
  */
 #ifndef CONFIG_METRICS_H
 #define CONFIG_METRICS_H
@@ -32,6 +39,7 @@
 #include "json/writer.h"
 
 #include <lockstep/host.h>
+#include <lockstep/model.h>
 #include <lockstep/status.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,6 +55,9 @@ typedef enum ls_metric {
     LS_METRIC_PINBALL,
     LS_METRIC_COVERAGE,
     LS_METRIC_DEVIANCE,
+    LS_METRIC_AVERAGE_PRECISION,
+    LS_METRIC_F1,
+    LS_METRIC_R2_MEAN,
     LS_METRIC_CONFUSION, /* a matrix instead of a number */
     LS_METRICS
 } ls_metric;
@@ -64,8 +75,9 @@ bool ls_metric_rises(ls_metric metric);
  * neither the largest nor the smallest. */
 bool ls_metric_ranks(ls_metric metric);
 
-/* Largest number of classes for which the confusion matrix is measured by default
- * (LS_CONFUSION_CLASSES), and if the config names it (LS_CONFUSION_MOST). */
+/* Largest number of classes for which the confusion matrix and the AUC are measured by default, and
+ * of targets for which r2_mean is (LS_CONFUSION_CLASSES), and if the config names them
+ * (LS_CONFUSION_MOST). */
 enum { LS_CONFUSION_CLASSES = 100, LS_CONFUSION_MOST = 1000 };
 
 /* Returns all metrics that can be measured with this loss and `outputs` classes or target values,
@@ -78,8 +90,14 @@ unsigned ls_metrics_by_default(const ls_loss *loss, int outputs);
 bool ls_metrics_need_scores(unsigned wanted);
 /* Returns those metrics of the bit mask `wanted` that need no scores. */
 unsigned ls_metrics_without_scores(unsigned wanted);
+/* Returns the memory in bytes in which the metrics in the bit mask `wanted` are measured for `rows`
+ * rows: the scores and the ranks. */
+uint64_t ls_metrics_bytes(unsigned wanted, uint32_t rows, int outputs);
 
-/* Largest size in bytes of the scores, if metrics.names is absent or "auto". If the scores would be
+/* Returns why a metric has no value (NaN) for rows whose scores are finite. */
+const char *ls_metric_why_none(ls_metric metric);
+
+/* Largest size in bytes of scores and ranks, if metrics.names is absent or "auto". If they would be
  * larger, the metrics that need scores are not measured. */
 #define LS_SCORES_BYTES ((uint64_t)256 << 20)
 
@@ -87,7 +105,10 @@ unsigned ls_metrics_without_scores(unsigned wanted);
 typedef struct ls_measured {
     double value[LS_METRICS]; /* NaN: not measured, or undefined for these rows */
     int classes;              /* number of classes in the confusion matrix; 0: there is no matrix */
-    uint32_t *confusion;      /* [true class][predicted class], owned by the caller */
+    uint32_t *confusion;      /* [true class][predicted class] */
+    int targets;              /* number of outputs whose r2 is measured; 0: none */
+    double *each;             /* [targets]: r2 of each output; NaN: its targets are all equal */
+    uint64_t *room;           /* memory for the ranks of the rows; NULL: no metric needs it */
 } ls_measured;
 
 /* Returns the metric that is reported as the run's result, which is the first of these:
@@ -114,15 +135,14 @@ typedef struct ls_scored_rows {
     const ls_vector_loss *loss;
 } ls_scored_rows;
 
-/* Sets all results to "not measured": NaN, and no matrix. */
+/* Sets all results to "not measured": NaN, and no matrix. Keeps the arrays. */
 void ls_measured_clear(ls_measured *measured);
 
 /* Measures the metrics `wanted` that need scores. If not all scores are finite, as after a run that
  * has diverged, these metrics become NaN. Loss, accuracy and metrics that are not in `wanted` keep
- * their values. If `wanted` contains the confusion matrix, out->confusion must be an array of
- * outputs × outputs numbers. Errors: LS_ENOMEM (for auc). */
-int ls_measure(ls_measured *out, unsigned wanted, const ls_scored_rows *rows, const ls_host *host,
-               ls_error *err);
+ * their values. ls_measured_init must have made the arrays for these metrics, outputs and at least
+ * as many rows. */
+void ls_measure(ls_measured *out, unsigned wanted, const ls_scored_rows *rows);
 
 /* Converts the metrics of standardised targets to the unit of the user's data. `unit`: deviation of
  * the targets (ls_prep_error_unit). */
@@ -134,11 +154,19 @@ extern const char *const ls_class_keys[];
 /* Writes one of the keys of ls_class_keys as a member of a JSON object. Writes nothing if there is
  * no matrix. */
 void ls_measured_write(ls_json_writer *w, const char *key, const ls_measured *measured);
+/* Writes the r2 of each output as an array with null for NaN. Writes nothing if it is not
+ * measured. */
+void ls_measured_write_each(ls_json_writer *w, const char *key, const ls_measured *measured);
+/* Sets the metrics of *out, which the library gives its caller. */
+void ls_measured_tell(ls_evaluation *out, unsigned wanted, const ls_measured *measured);
 
-/* Sets all results to "not measured", and allocates the confusion matrix of `outputs` classes if
- * `wanted` contains it. Errors: LS_ENOMEM. */
-int ls_measured_init(ls_measured *out, unsigned wanted, int outputs, const ls_host *host,
-                     ls_error *err);
+/* Sets all results to "not measured", and allocates what measuring the metrics `wanted` of `rows`
+ * rows with `outputs` classes or values needs. The caller calls ls_measured_fini afterwards, even
+ * after a failure. Errors: LS_ENOMEM. */
+int ls_measured_init(ls_measured *out, unsigned wanted, uint32_t rows, int outputs,
+                     const ls_host *host, ls_error *err);
+/* Frees the arrays. A zeroed structure is allowed. */
+void ls_measured_fini(ls_measured *measured, const ls_host *host);
 
 /* Computes the precision of a class from the confusion matrix; NaN if no row was predicted as the
  * class. */

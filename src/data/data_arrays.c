@@ -14,6 +14,7 @@
 #include "base/host.h"
 #include "data/kinds.h"
 #include "data/new_rows.h"
+#include "data/pack.h"
 #include "data/scales.h"
 #include "data/targets.h"
 #include "formats/arrays.h"
@@ -502,6 +503,23 @@ static int find_scale(arrays *a, const ls_dataset_info *info)
     return status;
 }
 
+/* Names the image files of the rows, if the file of packed images has their names. */
+static int name_files(const arrays *a, int test, ls_resident *r)
+{
+    const char *tensor = test ? LS_PACKED_TEST_FILES : LS_PACKED_FILES;
+    ls_array names;
+    if (!a->o->spec->keys.origins || !a->tensors || !ls_tensors_note(&a->all, "class_names") ||
+        !ls_tensors_has(&a->all, tensor))
+        return LS_OK;
+    names.path = a->split[0].x.path;
+    int status = ls_tensors_find(&names, &a->all, tensor, a->o->err);
+    if (status == LS_OK && (names.type != LS_ARRAY_U8 || names.rank != 1))
+        return LS_OK; /* a tensor of another program */
+    return status ? status
+                  : ls_resident_name_files(r, (const char *)names.data, (size_t)names.dim[0],
+                                           names.path, a->o->err);
+}
+
 static int open_split(arrays *a, const ls_dataset_info *info, int test, ls_dataset **out)
 {
     ls_resident *r = NULL;
@@ -523,6 +541,8 @@ static int open_split(arrays *a, const ls_dataset_info *info, int test, ls_datas
         status = name_classes(a, r);
     if (status == LS_OK)
         status = name_numbers(a, r);
+    if (status == LS_OK)
+        status = name_files(a, test, r);
     if (status == LS_OK && !test)
         log_remarks(a);
     if (hash && strlen(hash) == LS_SHA256_HEX - 1)

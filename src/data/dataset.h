@@ -154,6 +154,11 @@ typedef struct ls_dataset_view {
      * row i of the arrays */
     const uint32_t *row;
     uint32_t rows; /* number of rows in the arrays */
+    /* [rows]: line of the table on which each row of the arrays begins, from 1; NULL: the rows are
+     * not read from a table of new rows */
+    const uint32_t *line;
+    /* [rows]: image file of each row of the arrays; NULL: not known, or not images */
+    const char *const *file;
 } ls_dataset_view;
 
 /* The functions by which a dataset is used. `view` may be NULL if the data is streamed; the others
@@ -248,6 +253,9 @@ typedef struct ls_data_keys {
     int skip_broken;          /* folder: skip images that cannot be read */
     int layout;               /* an ls_row_layout */
     double validation;        /* fraction of the training rows that is held out for validation */
+    /* with `validation`, number of the fold that is held out, from 1 to 1 / validation; 0: the rows
+     * with the lowest random numbers are */
+    int fold;
     /* Not a key: how a trained model reads rows (data/new_rows.h). Levels, means and scales are
      * then those of the model; none is computed from these rows. NULL: a training run. */
     const struct ls_input_format *input_format;
@@ -257,8 +265,9 @@ typedef struct ls_data_keys {
      * column. */
     int lenient;
     /* not a key; non-zero, with `validation`: if there are test rows, they stay the second split,
-     * and the held-out rows are not used */
+     * and the held-out rows are not used, unless `fold` is set */
     int keep_test;
+    int origins; /* not a key; folder; non-zero: the names of the image files are read as well */
 } ls_data_keys;
 
 /* Describes the dataset to open. The texts need not outlive the call of ls_dataset_open. */

@@ -3,10 +3,12 @@
  * memory. */
 #include "data/folder.h"
 
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plural.h"
+#include "data/kinds.h"
 #include "formats/safetensors.h"
 #include "store/durable.h"
 #include "json/json.h"
@@ -32,6 +34,7 @@ typedef struct output {
     int test;         /* split that is being written: 0 or 1 */
     uint32_t rows[2]; /* number of images written */
     int32_t *label[2];
+    ls_buffer name[2]; /* paths of the images written, each followed by a zero byte */
     /* sums of the samples, and of their squares, over the training images */
     uint64_t sum[3], squares[3];
     uint8_t *first; /* owned, [k->row]: the first training image; NULL: there is none yet */
@@ -111,6 +114,11 @@ static void write_header(ls_json_writer *w, const ls_folder *k, const output *o,
             write_entry(w, tensor[s][0], k, o->rows[s], false, &at);
             write_entry(w, tensor[s][1], k, o->rows[s], true, &at);
         }
+    for (int s = 0; s < 2; s++)
+        if (k->split[s].count)
+            ls_safetensors_put_entry(w, s ? LS_PACKED_TEST_FILES : LS_PACKED_FILES, "U8",
+                                     (const int64_t[]){(int64_t)o->name[s].length}, 1,
+                                     o->name[s].length, &at);
     ls_json_close(w);
 }
 
@@ -180,8 +188,11 @@ static int write_chunk(void *user, const ls_folder_chunk *c)
     if (status == LS_OK)
         status = compare(o, c);
     for (size_t i = 0, end; status == LS_OK && i < c->count; i = end) {
-        for (end = i; end < c->count && !c->failed[end]; end++)
+        for (end = i; end < c->count && !c->failed[end]; end++) {
+            const char *path = c->entry[end].path;
             o->label[o->test][o->rows[o->test]++] = c->entry[end].label;
+            ls_buffer_add(&o->name[o->test], path, strlen(path) + 1);
+        }
         status = put(o, c->pixels + i * k->row, (end - i) * k->row, k->err);
         if (end < c->count)
             end++; /* leave out the image that cannot be read */
@@ -228,6 +239,12 @@ static int write_tensors(output *o)
             status = put(o, o->label[s], o->rows[s] * sizeof **o->label, k->err);
     }
     ls_folder_decoder_destroy(w);
+    /* the hash tells the rows, whatever the files are called */
+    for (int s = 0; status == LS_OK && s < 2 && k->split[s].count; s++) {
+        status = ls_buffer_status(&o->name[s], k->err);
+        if (status == LS_OK)
+            status = ls_file_writer_write(&o->file, o->name[s].text, o->name[s].length, k->err);
+    }
     return status;
 }
 
@@ -305,8 +322,10 @@ static int write_file(output *o, const char *to)
     if (status == LS_OK)
         status = ls_replace_commit(&o->file, k->err);
     ls_file_writer_abandon(&o->file);
-    for (int s = 0; s < 2; s++)
+    for (int s = 0; s < 2; s++) {
         ls_free(k->host, o->label[s]);
+        ls_buffer_fini(&o->name[s]);
+    }
     ls_free(k->host, o->first);
     return status;
 }
@@ -314,6 +333,8 @@ static int write_file(output *o, const char *to)
 static int pack_listed(ls_folder *k, const char *to)
 {
     output o = {.k = k};
+    ls_buffer_init(&o.name[0], k->host);
+    ls_buffer_init(&o.name[1], k->host);
     k->start = ls_now_ns();
     const int status = write_file(&o, to);
     if (status == LS_OK || k->done)
@@ -346,8 +367,9 @@ int ls_folder_pack(const char *to, const ls_folder_desc *p, const ls_host *host,
 
 /* ---- into the cache -------------------------------------------------------------------------- */
 
-/* version of the conversion from images to rows; change it when the conversion changes */
-#define RULE "4"
+/* version of the conversion from images to rows, and of the packed file; change it when they change
+ */
+#define RULE "5"
 
 static void name_cached(char out[96], ls_folder *k)
 {
@@ -406,6 +428,7 @@ typedef struct memory {
     uint8_t *values;
     int32_t *labels;
     size_t rows;
+    ls_buffer name; /* paths of the images, each followed by a zero byte */
 } memory;
 
 static int keep_chunk(void *user, const ls_folder_chunk *c)
@@ -415,6 +438,7 @@ static int keep_chunk(void *user, const ls_folder_chunk *c)
     for (size_t i = 0; i < c->count; i++)
         if (!c->failed[i]) {
             m->labels[m->rows] = c->entry[i].label;
+            ls_buffer_add(&m->name, c->entry[i].path, strlen(c->entry[i].path) + 1);
             memcpy(m->values + m->rows++ * row, c->pixels + i * row, row);
         }
     m->k->turned += c->turned;
@@ -425,6 +449,7 @@ static int keep_chunk(void *user, const ls_folder_chunk *c)
 static int decode_listed(ls_dataset **out, ls_folder *k, const ls_input_format *format, bool train)
 {
     memory m = {.k = k};
+    ls_buffer_init(&m.name, k->host);
     ls_folder_decoder *w = NULL;
     const ls_folder_listing *l = &k->split[k->split[1].count && !train ? 1 : 0];
     ls_input_format rows = *format;
@@ -446,6 +471,12 @@ static int decode_listed(ls_dataset **out, ls_folder *k, const ls_input_format *
         status = ls_fail(k->err, LS_EDATA, "%.300s: no image of it can be read", k->p->folder);
     if (status == LS_OK)
         (*out)->info.rows = (uint32_t)m.rows;
+    if (status == LS_OK)
+        status = ls_buffer_status(&m.name, k->err);
+    if (status == LS_OK)
+        status = ls_resident_name_files((ls_resident *)*out, m.name.text, m.name.length,
+                                        k->p->folder, k->err);
+    ls_buffer_fini(&m.name);
     remark_images(k);
     ls_folder_decoder_destroy(w);
     return status;

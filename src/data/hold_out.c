@@ -93,6 +93,18 @@ static int by_lot(const void *a, const void *b)
     return (x->row > y->row) - (x->row < y->row);
 }
 
+/* Chooses the rows of a fold and sets held[row] for each of them. The rows, sorted by class and by
+ * random number, are dealt to the folds in turn. Each row is in one fold, and the folds differ by
+ * at most one row, in each class too. Returns the number of chosen rows. */
+static uint32_t choose_fold(bool *held, const lot *lots, uint32_t rows, const ls_data_keys *keys)
+{
+    const uint32_t folds = (uint32_t)(1 / keys->validation + 0.5);
+    uint32_t count = 0;
+    for (uint32_t i = (uint32_t)keys->fold - 1; i < rows; i += folds, count++)
+        held[lots[i].row] = true;
+    return count;
+}
+
 /* Chooses the rows for validation and sets held[row] for each of them. Each row draws a random
  * number; in each class, the fraction keys.validation of its rows with the lowest numbers is
  * chosen. If targets are vectors, all rows count as one class. Returns the number of chosen
@@ -109,6 +121,8 @@ static uint32_t choose_rows(bool *held, lot *lots, const ls_dataset *all,
         lots[r] = (lot){all->info.targets ? 0 : view.labels[r], r, (uint64_t)w[0] << 32 | w[1]};
     }
     qsort(lots, rows, sizeof *lots, by_lot);
+    if (spec->keys.fold)
+        return choose_fold(held, lots, rows, &spec->keys);
     for (uint32_t first = 0, end; first < rows; first = end) {
         for (end = first; end < rows && lots[end].label == lots[first].label; end++)
             ;
@@ -169,10 +183,19 @@ int ls_hold_out(ls_dataset *split[2], const ls_opening *o)
         return ls_dataset_refuse(o, "data.validation",
                                  "rows that are streamed cannot be held out; give the source "
                                  "test rows");
+    const int folds = (int)(1 / o->spec->keys.validation + 0.5), fold = o->spec->keys.fold;
+    if (fold > 0 && folds < 2)
+        return ls_dataset_refuse(o, "data.fold",
+                                 "expected a data.validation of at most 0.5, found %g",
+                                 o->spec->keys.validation);
+    if (fold > folds)
+        return ls_dataset_refuse(o, "data.fold",
+                                 "expected a fold from 1 to %d, as data.validation is %g, found %d",
+                                 folds, o->spec->keys.validation, fold);
     int status = divide(own, split[0], o);
     if (status)
         return status;
-    const bool kept = o->spec->keys.keep_test && split[1]->info.rows > 0;
+    const bool kept = o->spec->keys.keep_test && !o->spec->keys.fold && split[1]->info.rows > 0;
     ls_dataset_close(kept ? own[1] : split[1]);
     split[0] = own[0];
     split[1] = kept ? split[1] : own[1];

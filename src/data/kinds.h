@@ -162,6 +162,9 @@ typedef struct ls_resident {
     ls_prep *prep;           /* owned, base.info.prep */
     ls_unknown_rows unknown; /* owned, base.info.unknown */
     ls_column_summary *seen; /* owned array, base.info.column */
+    uint32_t *line;          /* owned, [rows]: as in ls_dataset_view */
+    char *file_names;        /* owned: the texts to which `file` points */
+    const char **file;       /* owned array, [rows]: as in ls_dataset_view */
     /* mapping of the file in which `images` lies; NULL: `images` is memory from the host's
      * allocator */
     void *map;
@@ -183,6 +186,12 @@ int ls_resident_create_mapped(ls_resident **out, const ls_dataset_info *info, co
 int ls_dataset_none(ls_dataset **out, const ls_dataset_info *train, const ls_opening *o);
 /* Copies the names of base.info.classes classes. Errors: LS_ENOMEM. */
 int ls_resident_name_classes(ls_resident *resident, const char *const *name, ls_error *err);
+
+/* Copies the names of the image files of all rows from `bytes`: `count` bytes, in which each name
+ * is followed by a zero byte. `from`: name of the file that has them, for messages. Errors:
+ * LS_EDATA (there are more or fewer names than rows), LS_ENOMEM. */
+int ls_resident_name_files(ls_resident *resident, const char *bytes, size_t count, const char *from,
+                           ls_error *err);
 
 /* Gives the dataset room for its targets as doubles, resident->exact. The caller fills these and
  * resident->targets. Errors: LS_ENOMEM. */

@@ -60,6 +60,7 @@ typedef struct read_row {
         int32_t label;
     } target;      /* 0 if the targets are not read */
     float weight;  /* 1 if the weights are not read */
+    uint32_t line; /* line of the table on which the row begins */
     float ready[]; /* [features]: the ready row */
 } read_row;
 
@@ -349,6 +350,7 @@ static int read_rows(reading *r)
             return no_memory(r);
         r->row->target.value = 0;
         r->row->weight = 1;
+        r->row->line = (uint32_t)r->t->line;
         status = ls_table_row(r->t, r->columns, take_field, r);
         if (status == LS_OK)
             status = finish_row(r);
@@ -372,6 +374,7 @@ static void fill_rows(reading *r, ls_resident *to)
     for (size_t i = r->rows.rows; i-- > 0;) {
         ls_row_blocks_cut(&r->rows, i + 1);
         const read_row *row = ls_row_blocks_at(&r->rows, i);
+        to->line[i] = row->line;
         memcpy(to->values + i * features, row->ready, features * sizeof *row->ready);
         if (r->format->labelled && r->format->targets) {
             to->exact[i] = row->target.value;
@@ -413,6 +416,9 @@ static int hand_over(reading *r, ls_dataset **out)
         return status;
     }
     *out = &made->base;
+    made->line = ls_alloc_array(host, r->rows.rows, sizeof *made->line);
+    if (!made->line)
+        return no_memory(r);
     if (r->format->labelled && r->format->targets)
         status = ls_resident_take_exact(made, r->err);
     if (status == LS_OK && weight_of(r->format))

@@ -10,6 +10,11 @@
 
 #include "data/pictures.h"
 
+/* Names of the tensors in a packed file that have the paths of the images, each followed by a zero
+ * byte, in the order of the rows. */
+#define LS_PACKED_FILES "files"
+#define LS_PACKED_TEST_FILES "test_files"
+
 enum { LS_FOLDER_THREADS = 256 /* limit of the number of threads */ };
 
 /* Callbacks about the work on a folder. They are called on the thread of the caller or on a

@@ -119,8 +119,12 @@ static int resident_read(const ls_dataset *ds, const uint32_t *rows, uint32_t co
 static ls_dataset_view resident_view(const ls_dataset *ds)
 {
     const ls_resident *r = (const ls_resident *)ds;
-    return (ls_dataset_view){
-        .images = r->images, .labels = r->labels, .weights = r->weights, .rows = ds->info.rows};
+    return (ls_dataset_view){.images = r->images,
+                             .labels = r->labels,
+                             .weights = r->weights,
+                             .rows = ds->info.rows,
+                             .line = r->line,
+                             .file = r->file};
 }
 
 static void resident_close(ls_dataset *ds)
@@ -132,6 +136,9 @@ static void resident_close(ls_dataset *ds)
     ls_free(host, r->class_name);
     ls_free(host, r->features);
     ls_free(host, r->exact);
+    ls_free(host, r->line);
+    ls_free(host, r->file_names);
+    ls_free(host, (void *)(uintptr_t)r->file);
     ls_prep_free(r->prep);
     ls_unknown_rows_free(&r->unknown);
     for (int i = 0; r->seen && i < ds->info.columns; i++)
@@ -233,6 +240,28 @@ int ls_resident_name_classes(ls_resident *r, const char *const *name, ls_error *
     }
     r->base.info.class_name = (const char *const *)r->class_name;
     return complete ? LS_OK : ls_fail(err, LS_ENOMEM, "%s: out of memory", r->base.info.name);
+}
+
+int ls_resident_name_files(ls_resident *r, const char *bytes, size_t count, const char *from,
+                           ls_error *err)
+{
+    const uint32_t rows = r->base.info.rows;
+    uint32_t found = 0;
+    r->file_names = ls_alloc(r->host, count + 1);
+    r->file = ls_alloc_array(r->host, rows, sizeof *r->file);
+    if (!r->file_names || !r->file)
+        return ls_fail(err, LS_ENOMEM, "%.300s: out of memory for the names of %u images", from,
+                       (unsigned)rows);
+    memcpy(r->file_names, bytes, count);
+    r->file_names[count] = '\0';
+    for (size_t at = 0; at < count; at += strlen(r->file_names + at) + 1, found++)
+        if (found < rows)
+            r->file[found] = r->file_names + at;
+    return found == rows ? LS_OK
+                         : ls_fail(err, LS_EDATA,
+                                   "%.300s: expected the names of %u images, found %u; pack the "
+                                   "folder again",
+                                   from, (unsigned)rows, (unsigned)found);
 }
 
 /* ---- refusals -------------------------------------------------------------------------------- */

@@ -2,7 +2,9 @@
 #include "model/evaluate.h"
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/host.h"
+#include "model/outputs.h"
 #include "model/predict.h"
 
 #include <math.h>
@@ -18,12 +20,12 @@ static double weight_of_rows(const ls_predict_desc *d)
 
 /* Predicts the rows and computes the metrics in `metrics`. */
 static int measure(ls_trained_evaluation *out, ls_predict_desc *d, const ls_dataset *data,
-                   unsigned metrics, float *scores, ls_error *err)
+                   unsigned metrics, ls_error *err)
 {
     ls_prediction sum;
     const ls_trained *t = d->trained;
     const ls_dataset_view view = ls_dataset_resident(data);
-    const ls_scored_rows scored = {scores,          view.labels,       view.row,
+    const ls_scored_rows scored = {out->scores,     view.labels,       view.row,
                                    out->data->rows, t->model->classes, &t->config.vector_loss};
     d->images = view.images;
     d->labels = view.labels;
@@ -32,7 +34,7 @@ static int measure(ls_trained_evaluation *out, ls_predict_desc *d, const ls_data
     d->row_index = view.row;
     d->total_rows = view.rows;
     const uint64_t start = ls_now_ns();
-    int status = ls_predict(&sum, scores, d, err);
+    int status = ls_predict(&sum, out->scores, d, err);
     if (status)
         return status;
     out->seconds = (double)(ls_now_ns() - start) * 1e-9;
@@ -42,9 +44,10 @@ static int measure(ls_trained_evaluation *out, ls_predict_desc *d, const ls_data
     value[LS_METRIC_LOSS] =
         ls_loss_in_unit(t->config.loss->power, ls_loss_mean(sum.loss, weight_of_rows(d)), unit);
     value[LS_METRIC_ACCURACY] = t->config.loss->hits ? sum.correct / d->rows : NAN;
-    status = ls_measure(&out->measured, metrics, &scored, t->host, err);
+    if (out->scores)
+        ls_measure(&out->measured, metrics, &scored);
     ls_measured_in_unit(&out->measured, unit);
-    return status;
+    return LS_OK;
 }
 
 /* Finds the class weights of the loss. The weights "balanced" are computed from the model's
@@ -59,32 +62,66 @@ static int find_class_weights(float **weights, ls_trained_evaluation *out, const
                : ls_config_class_weights(weights, &t->config, train, t->model->classes, err);
 }
 
-int ls_trained_evaluate(ls_trained_evaluation *out, const ls_trained *t, bool train,
+int ls_trained_evaluate(ls_trained_evaluation *out, const ls_trained *t, bool train, bool scores,
                         const ls_registry *registry, const char *devices, ls_error *err)
 {
     const int classes = t->model->classes;
     ls_predict_desc d = {
         .trained = t, .registry = registry, .devices = devices, .as_in_training = true};
-    float *scores = NULL, *class_weight = NULL;
+    float *class_weight = NULL;
     *out = (ls_trained_evaluation){.data = ls_trained_data(t, train)};
     out->split = t->is_new && !train ? "test" : out->data->split;
     const unsigned metrics = ls_config_metrics_of(&t->config, out->data->rows, classes);
-    int status = ls_measured_init(&out->measured, metrics, classes, t->host, err);
-    if (status == LS_OK && ls_metrics_need_scores(metrics)) {
-        scores = ls_alloc_array(t->host, out->data->rows * sizeof *scores, (size_t)classes);
-        status = scores ? LS_OK : ls_config_fail_scores(err, &t->config, out->data->rows, classes);
+    int status = ls_measured_init(&out->measured, metrics, out->data->rows, classes, t->host, err);
+    out->wanted = metrics;
+    if (status == LS_OK && (scores || ls_metrics_need_scores(metrics))) {
+        out->scores =
+            ls_alloc_array(t->host, out->data->rows * sizeof *out->scores, (size_t)classes);
+        status =
+            out->scores ? LS_OK : ls_config_fail_scores(err, &t->config, out->data->rows, classes);
     }
     if (status == LS_OK)
         status = find_class_weights(&class_weight, out, t, err);
     d.class_weight = class_weight;
     if (status == LS_OK)
-        status = measure(out, &d, t->data[train ? LS_TRAIN : LS_TEST], metrics, scores, err);
+        status = measure(out, &d, t->data[train ? LS_TRAIN : LS_TEST], metrics, err);
     ls_free(t->host, class_weight);
-    ls_free(t->host, scores);
     return status;
+}
+
+int ls_trained_decide(ls_trained_decision *out, const ls_trained *t, bool train,
+                      const float *scores, double threshold, ls_error *err)
+{
+    const ls_dataset *data = t->data[train ? LS_TRAIN : LS_TEST];
+    const ls_dataset_view view = ls_dataset_resident(data);
+    const size_t outputs = (size_t)t->model->classes;
+    const ls_meaning meaning = {t->config.loss, t->card.prep, t->model->classes};
+    const ls_task task = ls_meaning_task(&meaning);
+    *out = (ls_trained_decision){.threshold = threshold};
+    if (task == LS_TASK_VALUES || (task == LS_TASK_CLASSES && outputs != 2))
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "--threshold: expected a model of two classes or yes-or-no targets");
+    double *output = ls_alloc_array(t->host, outputs, sizeof *output);
+    if (!output)
+        return ls_fail(err, LS_ENOMEM, "out of memory for %zu outputs", outputs);
+    for (uint32_t i = 0; i < ls_dataset_rows(data); i++) {
+        const size_t row = view.row ? view.row[i] : i;
+        ls_outputs(output, scores + i * outputs, LS_OUTPUT_PROBABILITIES, &meaning);
+        for (size_t k = task == LS_TASK_CLASSES; k < outputs; k++)
+            ls_decision_count(&out->rows,
+                              task == LS_TASK_CLASSES ? view.labels[row] == 1
+                                                      : view.targets[row * outputs + k] > 0.5f,
+                              output[k] >= threshold);
+    }
+    ls_free(t->host, output);
+    out->precision = ls_decision_precision(&out->rows);
+    out->recall = ls_decision_recall(&out->rows);
+    out->f1 = ls_decision_f1(&out->rows);
+    return LS_OK;
 }
 
 void ls_trained_evaluation_free(ls_trained_evaluation *out, const ls_trained *t)
 {
-    ls_free(t->host, out->measured.confusion);
+    ls_measured_fini(&out->measured, t->host);
+    ls_free(t->host, out->scores);
 }

@@ -118,6 +118,7 @@ static void describe(ls_evaluation *out, const ls_trained *view, const ls_traine
                            .loss = value[LS_METRIC_LOSS],
                            .metric = ls_metric_names[metric],
                            .metric_value = value[metric]};
+    ls_measured_tell(out, e->wanted, &e->measured);
 }
 
 static int evaluate(ls_evaluation *out, const ls_model *model, const char *path, uint32_t limit,
@@ -131,7 +132,7 @@ static int evaluate(ls_evaluation *out, const ls_model *model, const char *path,
     if (status == LS_OK)
         status = ls_trained_view_data(&view, path, err);
     if (status == LS_OK)
-        status = ls_trained_evaluate(&e, &view, false, i->registry, i->device, err);
+        status = ls_trained_evaluate(&e, &view, false, false, i->registry, i->device, err);
     if (status == LS_OK)
         describe(out, &view, &e);
     ls_trained_evaluation_free(&e, &view);

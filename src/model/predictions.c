@@ -9,10 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Converts scaled target number `i` back to the number in the user's data. Because of rounding,
- * several numbers have the same scaled value; the function returns the one with the fewest
- * digits. */
-static double target_in_data(const ls_prep *p, size_t i, float learnt)
+double ls_target_in_data(const ls_prep *p, size_t i, float learnt)
 {
     char text[32];
     double value = 0;
@@ -84,8 +81,10 @@ ls_predicted ls_predictions_at(ls_predictions *p, uint32_t i)
     const float *network = p->network + (size_t)i * (size_t)p->outputs;
     const float *learnt =
         p->values && in->targets ? in->targets + (size_t)i * (size_t)p->targets : NULL;
-    ls_predicted row = {.file = in->file ? in->file[i].path : NULL,
+    const ls_row_origin origin = ls_trained_rows_origin(in, i);
+    ls_predicted row = {.file = origin.file,
                         .number = ls_trained_rows_number(in, i),
+                        .line = origin.line,
                         .why = in->why ? in->why[i] : NULL,
                         .logits = p->logits,
                         .output = p->output,
@@ -97,7 +96,7 @@ ls_predicted ls_predictions_at(ls_predictions *p, uint32_t i)
     ls_outputs(p->output, network, LS_OUTPUT_PREDICTION, &meaning);
     ls_outputs(p->logits, network, LS_OUTPUT_LOGITS, &meaning);
     for (int k = 0; learnt && k < p->targets; k++)
-        p->target[k] = target_in_data(t->card.prep, (size_t)k, learnt[k]);
+        p->target[k] = ls_target_in_data(t->card.prep, (size_t)k, learnt[k]);
     return row;
 }
 

@@ -34,8 +34,10 @@ typedef struct ls_predictions {
 
 /* The prediction of one row. */
 typedef struct ls_predicted {
-    const char *file;     /* name of the picture; NULL: the row has only a number */
+    const char
+        *file; /* path of the picture; NULL: the row is no picture, or its file is not known */
     uint32_t number;      /* number of the row */
+    uint32_t line;        /* line of the table on which the row begins; 0: not known */
     const char *why;      /* why there is no prediction (ls_trained_rows.why); NULL: there is */
     const double *output; /* [outputs]: probabilities or values, as LS_OUTPUT_F64 gives them */
     const double *logits; /* [outputs]: logits, or the same values */
@@ -43,6 +45,11 @@ typedef struct ls_predicted {
     double probability;   /* of the class `best` */
     const double *target; /* [targets]: true values; NULL: not known */
 } ls_predicted;
+
+/* Converts scaled target number `i` back to the number in the user's data. Because of rounding,
+ * several numbers have the same scaled value; the function returns the one with the fewest digits.
+ */
+double ls_target_in_data(const ls_prep *p, size_t i, float learnt);
 
 /* Predicts `rows`, which must outlive *out. `devices`: as in ls_device_pool_options; NULL: those of
  * the config. Errors: those of ls_predict. */

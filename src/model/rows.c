@@ -23,6 +23,7 @@ int ls_trained_rows_of_data(ls_trained_rows *r, bool train, uint32_t first, uint
 {
     const ls_dataset *data = r->t->data[train ? LS_TRAIN : LS_TEST];
     const ls_host *host = r->t->host;
+    r->from = data;
     r->first = first;
     r->span = span;
     r->rows = count;
@@ -38,6 +39,23 @@ int ls_trained_rows_of_data(ls_trained_rows *r, bool train, uint32_t first, uint
         status = ls_dataset_read(data, row, r->rows, r->own, r->labels, err);
     ls_free(host, row);
     return status;
+}
+
+ls_row_origin ls_dataset_origin(const ls_dataset *data, uint32_t i)
+{
+    const ls_dataset_view view = ls_dataset_resident(data);
+    const uint32_t row = view.row ? view.row[i] : i;
+    return (ls_row_origin){.file = view.file ? view.file[row] : NULL,
+                           .line = view.line ? view.line[row] : 0,
+                           .row = row};
+}
+
+ls_row_origin ls_trained_rows_origin(const ls_trained_rows *r, uint32_t i)
+{
+    const uint32_t number = ls_trained_rows_number(r, i);
+    if (r->from || r->data)
+        return ls_dataset_origin(r->from ? r->from : r->data, number);
+    return (ls_row_origin){.file = r->file ? r->file[i].path : NULL, .row = number};
 }
 
 /* ---- pictures -------------------------------------------------------------------------------- */

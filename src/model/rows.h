@@ -38,7 +38,8 @@ typedef struct ls_trained_rows {
     uint32_t first, span;
     const uint8_t *images;
     uint8_t *own; /* the memory at `images` if this structure owns it; NULL: a dataset owns it */
-    union {       /* the rows' targets; NULL: not known */
+    const ls_dataset *from; /* the dataset of rows of the run's data; NULL: new rows */
+    union {                 /* the rows' targets; NULL: not known */
         int32_t *labels;
         float *targets; /* if the model predicts values */
     };
@@ -51,6 +52,18 @@ int ls_trained_rows_of_data(ls_trained_rows *r, bool train, uint32_t first, uint
                             uint32_t count, ls_error *err);
 /* Returns the number of row `i` in its table, array or split. */
 uint32_t ls_trained_rows_number(const ls_trained_rows *r, uint32_t i);
+
+/* Where a row comes from. */
+typedef struct ls_row_origin {
+    const char *file; /* the image file; NULL: the row is no image, or the file is not known */
+    uint32_t line;    /* line of the table on which the row begins; 0: not known */
+    uint32_t row;     /* number of the row in the file or the data set, from 0 */
+} ls_row_origin;
+/* Returns where row `i` of the dataset comes from. Unlike `i`, the number of the row also counts
+ * rows of a training split that were held out. */
+ls_row_origin ls_dataset_origin(const ls_dataset *data, uint32_t i);
+/* Returns where row `i` comes from. */
+ls_row_origin ls_trained_rows_origin(const ls_trained_rows *r, uint32_t i);
 
 /* Reads new rows: one table (.csv) or one array (.npy, .npz), or pictures and folders of pictures.
  * A picture that cannot be read has grey pixels; its reason is in r->why, and is reported by the

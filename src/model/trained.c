@@ -293,6 +293,7 @@ static void fit_keys(ls_trained *t)
 static int open_configured(ls_trained *t, const ls_trained_options *o, ls_error *err)
 {
     t->config.data_keys.keep_test = 1;
+    t->config.data_keys.origins = 1;
     /* A table is read as rows of the trained model if the model's card has the preparation and the
      * name of the target. */
     const bool table = t->card.prep && t->card.prep->kind == LS_PREP_TABLE &&

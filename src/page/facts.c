@@ -26,6 +26,9 @@ const char *ls_metric_title(ls_metric metric)
     case LS_METRIC_HUBER: return "Huber loss";
     case LS_METRIC_PINBALL: return "pinball loss";
     case LS_METRIC_DEVIANCE: return "deviance";
+    case LS_METRIC_AVERAGE_PRECISION: return "average precision";
+    case LS_METRIC_F1: return "F1";
+    case LS_METRIC_R2_MEAN: return "mean R²";
     default: return "";
     }
 }

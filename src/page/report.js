@@ -35,7 +35,8 @@ const METRICS = [{ key: 'test_accuracy', name: 'accuracy', trained: 'train_accur
   { key: 'test_deviance', name: 'deviance', loss: 'poisson' }];
 /* Keys and names of the metrics that are shown besides the main metric. */
 const OTHERS = [['test_top5', 'top 5'], ['test_r2', 'R²'], ['test_mae', 'mean absolute error'], ['test_auc', 'AUC'],
-  ['test_huber', 'Huber loss'], ['test_pinball', 'pinball loss'], ['test_coverage', 'coverage'], ['test_deviance', 'deviance']];
+  ['test_huber', 'Huber loss'], ['test_pinball', 'pinball loss'], ['test_coverage', 'coverage'], ['test_deviance', 'deviance'],
+  ['test_average_precision', 'average precision'], ['test_f1', 'F1'], ['test_r2_mean', 'mean R²']];
 
 /* Returns whether a record says the same as this warning: a record of a fault, or of a step that was not applied. */
 const is_reported = warning => run.others.some(r => r.type === 'fault' ? warning.text.includes(r.error)
@@ -421,7 +422,7 @@ function draw_model(s) {
 /* ---- predictions ------------------------------------------------------------------------------------------ */
 
 /* The figure of predictions of evaluated rows. Their record: {"type":"samples","channels":…,"height":…,"width":…,"rows":[…]}; each row has its
- * number, the texts "true" and "predicted", "right", and "pixels", bytes in base64, if it is a picture. */
+ * number, its "file" or the "line" of its table if they are known, the texts "true" and "predicted", "right", and "pixels", bytes in base64, if it is a picture. */
 const samples = el('figure', { class: 'samples' });
 
 function picture(r, of) {
@@ -438,7 +439,8 @@ function sample(r, of) {
   const share = finite(r.probability) ? ` ${Math.round(100 * r.probability)}\u00a0%` : '';
   return el('li', { class: r.right === true ? 'right' : r.right === false ? 'wrong' : '' }, r.pixels ? picture(r, of) : null,
     el('div', {}, el('b', {}, (r.right === true ? '✓ ' : r.right === false ? '✗ ' : '') + r.predicted), share),
-    r.right === true ? null : el('div', { class: 'detail' }, 'true: ' + r.true));
+    r.right === true ? null : el('div', { class: 'detail' }, 'true: ' + r.true),
+    r.file || r.line ? el('div', { class: 'detail', title: r.file || '' }, r.file ? r.file.split('/').pop() : 'line ' + r.line) : null);
 }
 
 function draw_samples(s) {

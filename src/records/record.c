@@ -120,6 +120,11 @@ static void put_classes(ls_json_writer *w, const char *key, const ls_record *r)
     ls_measured_write(w, key, &r->of.eval.measured);
 }
 
+static void put_each(ls_json_writer *w, const char *key, const ls_record *r)
+{
+    ls_measured_write_each(w, key, &r->of.eval.measured);
+}
+
 /* ---- the table ------------------------------------------------------------------------------ */
 
 #define AT(member) .at = offsetof(ls_record, member)
@@ -206,6 +211,10 @@ const ls_record_key ls_record_keys[] = {
     {IN(EVAL), "test_pinball", LS_MEMBER_DOUBLE_IF_ANY, MEASURED(PINBALL)},
     {IN(EVAL), "test_coverage", LS_MEMBER_DOUBLE_IF_ANY, MEASURED(COVERAGE)},
     {IN(EVAL), "test_deviance", LS_MEMBER_DOUBLE_IF_ANY, MEASURED(DEVIANCE)},
+    {IN(EVAL), "test_average_precision", LS_MEMBER_DOUBLE_IF_ANY, MEASURED(AVERAGE_PRECISION)},
+    {IN(EVAL), "test_f1", LS_MEMBER_DOUBLE_IF_ANY, MEASURED(F1)},
+    {IN(EVAL), "test_r2_mean", LS_MEMBER_DOUBLE_IF_ANY, MEASURED(R2_MEAN)},
+    {IN(EVAL), "test_r2_each", LS_FORM_ARRAY_IF_ANY, .put = put_each},
     {IN(EVAL), "precision", LS_FORM_ARRAY_IF_ANY, .put = put_classes},
     {IN(EVAL), "recall", LS_FORM_ARRAY_IF_ANY, .put = put_classes},
     {IN(EVAL), "confusion", LS_FORM_ARRAY_IF_ANY, .put = put_classes},

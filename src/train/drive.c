@@ -246,10 +246,11 @@ int ls_trainer_set_lr(ls_trainer *t, double lr, ls_error *err)
 static int describe_evaluation(ls_evaluation *out, const ls_trainer *t, ls_error *err)
 {
     const ls_result *r = &t->reported.result;
-    const ls_evaluation found = {.rows = ls_dataset_rows(t->data[LS_TEST]),
-                                 .loss = r->test_loss,
-                                 .metric = r->metric,
-                                 .metric_value = r->metric_value};
+    ls_evaluation found = {.rows = ls_dataset_rows(t->data[LS_TEST]),
+                           .loss = r->test_loss,
+                           .metric = r->metric,
+                           .metric_value = r->metric_value};
+    ls_measured_tell(&found, t->config.metrics, &t->reported.measured);
     return out ? ls_sized_give(out, &found, sizeof found, "ls_evaluation", err) : LS_OK;
 }
 

@@ -15,12 +15,13 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- measuring ------------------------------------------------------------------------------ */
 
 /* Computes the results of an evaluation: loss and accuracy from the sums of the shards (ls_tally),
  * and the other metrics from the scores of all rows. */
-static int measure(struct ls_trainer *t, ls_error *err)
+static void measure(struct ls_trainer *t)
 {
     const ls_sharded_rows *r = ls_engine_test(t->engine);
     const ls_tally sum = ls_sharded_rows_sum(r);
@@ -37,12 +38,10 @@ static int measure(struct ls_trainer *t, ls_error *err)
     ls_measured_clear(&t->reported.measured);
     t->reported.measured.value[LS_METRIC_LOSS] = t->reported.result.test_loss;
     t->reported.measured.value[LS_METRIC_ACCURACY] = t->reported.accuracy;
-    int status = r->scores
-                     ? ls_measure(&t->reported.measured, t->config.metrics, &judged, t->host, err)
-                     : LS_OK;
+    if (r->scores)
+        ls_measure(&t->reported.measured, t->config.metrics, &judged);
     ls_measured_in_unit(&t->reported.measured,
                         ls_prep_error_unit(ls_dataset_describe(t->data[LS_TRAIN])->prep));
-    return status;
 }
 
 /* ---- the best evaluation -------------------------------------------------------------------- */
@@ -59,10 +58,9 @@ static int check_monitored(const struct ls_trainer *t, ls_error *err)
         return LS_OK;
     return ls_fail(
         err, LS_ECONFIG,
-        "monitor: %s has no value on the %s rows (auc and r2 have none if all targets are "
-        "equal), so patience and checkpoint.best cannot tell which epoch is the best; set "
+        "monitor: %s has no value on the %s rows (%s), so patience and checkpoint.best cannot tell which epoch is the best; set "
         "monitor to a metric that has a value, such as loss",
-        ls_metric_names[c->monitor], t->reported.summary.judged_by);
+        ls_metric_names[c->monitor], t->reported.summary.judged_by, ls_metric_why_none(c->monitor));
 }
 
 /* Compares the last evaluation with the best evaluation so far. If the last evaluation is better,
@@ -108,8 +106,8 @@ void ls_stop_early(struct ls_trainer *t)
         t->reported.text.early, sizeof t->reported.text.early,
         "%u evaluations in a row were not better than the one after epoch %u, with a%s %s of %.6g",
         (unsigned)best->waited, (unsigned)best->epoch,
-        best->metric == LS_METRIC_ACCURACY || best->metric == LS_METRIC_AUC ? "n" : "",
-        ls_metric_names[best->metric], best->value);
+        strchr("af", ls_metric_names[best->metric][0]) ? "n" : "", ls_metric_names[best->metric],
+        best->value);
     ls_log(t->host, LS_LOG_INFO, "stopped early: %s", t->reported.text.early);
 }
 
@@ -141,12 +139,12 @@ static void warn_of_result(const struct ls_trainer *t)
 static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
 {
     const ls_best before = t->position.best;
-    int status = t->members.evaluated ? LS_OK : measure(t, err);
+    if (!t->members.evaluated)
+        measure(t);
     t->members.evaluated = false;
     ls_report_metric(t, &t->reported.measured);
     ls_note_completed(t);
-    if (status == LS_OK)
-        status = check_monitored(t, err);
+    int status = check_monitored(t, err);
     if (status == LS_OK)
         status = compare_with_best(t, err);
     if (status == LS_OK)

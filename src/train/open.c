@@ -318,8 +318,8 @@ static int open_engine(ls_trainer *t, ls_error *err)
 /* Allocates memory for the results of an evaluation. */
 static int prepare_evaluation(ls_trainer *t, ls_error *err)
 {
-    return ls_measured_init(&t->reported.measured, t->config.metrics, t->model->classes, t->host,
-                            err);
+    return ls_measured_init(&t->reported.measured, t->config.metrics,
+                            ls_dataset_rows(t->data[LS_TEST]), t->model->classes, t->host, err);
 }
 
 static int load_weights(ls_trainer *t, ls_error *err)

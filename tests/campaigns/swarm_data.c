@@ -282,4 +282,7 @@ void swarm_place(swarm_case *c, draws *d, cJSON *data)
     /* the rows of a table that a limit leaves out may have the only row of a class */
     else if (one_in(d, 4) && !c->data.streamed && !cJSON_HasObjectItem(data, "categorical"))
         cJSON_AddNumberToObject(data, "limit", draw_from(d, 1, (int)c->data.train_rows));
+    const cJSON *held = cJSON_GetObjectItem(data, "validation");
+    if (held && held->valuedouble <= 0.5 && one_in(d, 3)) /* there are at least two folds */
+        cJSON_AddNumberToObject(data, "fold", 1);
 }

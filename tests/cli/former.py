@@ -29,6 +29,8 @@ with tempfile.TemporaryDirectory() as place:
     for model, rows in (("classes", "n.csv"), ("value", "n.csv"), ("array", "x.npy"), ("bytes", "img.npy")):
         run("predict", f"{model}.safetensors", rows, "--to", "now.csv")
         expected, found = pathlib.Path(f"{model}.csv").read_text(), pathlib.Path("now.csv").read_text()
+        if model != "array" and rows.endswith(".csv"):  # the versions that wrote the files had no column `line`
+            found = "".join(line.rpartition(",")[0] + "\n" for line in found.splitlines())
         assert found == expected, f"{model}: expected\n{expected[:400]}\nfound\n{found[:400]}"
         os.remove("now.csv")
     run("--resume", "run")

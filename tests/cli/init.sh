@@ -55,14 +55,14 @@ printf 'town,size\nx,100\n' >new.csv
 for model in houses houses/weights.safetensors; do
     run predict $model new.csv --devices ref:1
     expect_code 0
-    price=$(sed -n 's/^row 0: //p' stdout.txt)
+    price=$(sed -n 's/^row 0: \([^;]*\);.*/\1/p' stdout.txt)
     awk -v p="$price" 'BEGIN { exit !(p > 200000 && p < 460000) }' || fail "expected a price of about 330000, found $price"
 done
 run eval houses --data houses.csv --devices ref:1
 mae=$(sed -n 's/.* mae \([0-9.]*\),.*/\1/p' stdout.txt)
 awk -v mae="$mae" 'BEGIN { exit !(mae > 100 && mae < 80000) }' || fail "expected a mean error in the unit of prices, found '$mae'"
 run predict houses --rows 0:1 --train --devices ref:1
-expect_stdout '; its targets are [0-9]*000$'
+expect_stdout '; its targets are [0-9]*000; line [0-9]*$'
 
 # ---- classes; the target is guessed; numbers that are classes stay so -------------------------------------------
 
@@ -174,6 +174,6 @@ run eval bits
 expect_code 0
 [ "$(grep -cE '^ +[0-9.nan]+ +[0-9.]+ +[0-9]+  [01](; [0-9]+ as [01])?$' stdout.txt)" -eq 2 ] || fail 'expected the classes 0 and 1 without names'
 run predict bits --rows 0:20
-grep -qE '^row [0-9]+: [01] \(0[.0-9]*\), but its label is [01]$' stdout.txt || fail 'expected a wrong row, with numbers only'
+grep -qE '^row [0-9]+: [01] \(0[.0-9]*\), but its label is [01]; line [0-9]+$' stdout.txt || fail 'expected a wrong row, with numbers only'
 
 finish

@@ -49,7 +49,7 @@ plain=$(loss_of)
 [ "$weighed" != "$plain" ] || fail 'balanced weights change the loss'
 for model in weighed weighed/weights.safetensors; do
     run eval $model --data skew.csv
-    expect_stdout "^test acc: .* loss $plain without class_weights; "
+    expect_stdout "^test acc: .* loss $plain without class_weights, auc "
     expect_stderr_line "trainer: class_weights \"balanced\" need the run's training rows, which are not read; the loss is computed without them"
     run eval $model --data skew.csv --json
     expect_stdout '"class_weights":false'
@@ -136,7 +136,7 @@ expect_code 0
 [ ! -s stdout.txt ] || fail 'expected nothing on stdout'
 expect_stderr_line 'trainer: out.csv: 4 rows predicted with w.safetensors'
 [ "$(cut -d, -f1,2 out.csv | tr '\n' ' ')" = 'row,prediction 0,big 1,big 2,big 3,big ' ] || fail "predictions: $(cat out.csv)"
-head -n 1 out.csv | grep -qx 'row,prediction,p_big,p_small' || fail 'columns of predictions'
+head -n 1 out.csv | grep -qx 'row,prediction,p_big,p_small,line' || fail 'columns of predictions'
 run predict w.safetensors ../mixed.csv --to out.jsonl
 [ "$(sed 's/.*"prediction":"\([a-z]*\)".*/\1/' out.jsonl | tr '\n' ' ')" = 'small small big big ' ] || fail 'predictions as lines'
 label='a table on standard input'
@@ -160,7 +160,7 @@ unknown='because no training row has a value of theirs: line 2, column "v": "z";
 run predict run bad.csv --to out.csv
 expect_code 65
 expect_stderr_line "trainer: bad.csv: 3 of 4 rows have no prediction, $unknown"
-[ "$(sed 's/small,.*/small,/' out.csv | tr '\n' ' ')" = 'row,prediction,p_big,p_small 0,,, 1,,, 2,,, 3,small, ' ] || fail "predictions: $(cat out.csv)"
+[ "$(sed 's/small,.*/small,/' out.csv | tr '\n' ' ')" = 'row,prediction,p_big,p_small, 0,,,,2 1,,,,3 2,,,,4 3,small, ' ] || fail "predictions: $(cat out.csv)"
 run predict run bad.csv --to out.jsonl
 expect_code 65
 head -n 1 out.jsonl | grep -qxF '{"row":0,"error":"bad.csv:2: column \"v\": expected a text that the model has learnt: x, y, found \"z\""}' || fail "$(cat out.jsonl)"
@@ -352,20 +352,20 @@ run values.json --quiet --set run_dir=quantiles
 expect_code 0
 run predict quantiles rows.csv --to quantiles.csv
 expect_code 0
-[ "$(head -1 quantiles.csv)" = row,prediction,q0.125,q0.75 ] || fail "names of quantiles: $(cat quantiles.csv)"
+[ "$(head -1 quantiles.csv)" = row,prediction,q0.125,q0.75,line ] || fail "names of quantiles: $(cat quantiles.csv)"
 awk -F, 'NR > 1 && !($2 == $3 " " $4 && $3 > 900 && $3 < 1500 && $4 > 900 && $4 < 1500) { exit 1 }' quantiles.csv || fail "quantiles: $(cat quantiles.csv)"
 run predict quantiles rows.csv --to quantiles.jsonl
-grep -q '^{"row":0,"prediction":{"q0.125":1[0-9.]*,"q0.75":1[0-9.]*}}$' quantiles.jsonl || fail "quantiles: $(cat quantiles.jsonl)"
+grep -q '^{"row":0,"line":2,"prediction":{"q0.125":1[0-9.]*,"q0.75":1[0-9.]*}}$' quantiles.jsonl || fail "quantiles: $(cat quantiles.jsonl)"
 run predict quantiles --train --rows 7:9
-expect_stdout '^row 7: q0.125 1[0-9.]*, q0.75 1[0-9.]*; its targets are 1320$'
-expect_stdout '^row 8: q0.125 [0-9.]*, q0.75 1[0-9.]*; its targets are 1030$'
+expect_stdout '^row 7: q0.125 1[0-9.]*, q0.75 1[0-9.]*; its targets are 1320; line 9$'
+expect_stdout '^row 8: q0.125 [0-9.]*, q0.75 1[0-9.]*; its targets are 1030; line 10$'
 run eval quantiles --train
 expect_stdout 'pinball'
 run values.json --quiet --set run_dir=counts --set loss=poisson --set quantiles=null --set optimizer.lr=0.0001 \
     --set 'model={"layers": [{"type": "dense"}]}'
 expect_code 0
 run predict counts rows.csv --json
-expect_stdout '^{"row":0,"outputs":\[\([0-9.e+]*\)\],"logits":\[[0-9.e-]*\]}$'
+expect_stdout '^{"row":0,"line":2,"outputs":\[\([0-9.e+]*\)\],"logits":\[[0-9.e-]*\]}$'
 sed 's/.*"outputs":\[\(.*\)\],"logits":\[\(.*\)\]}/\1 \2/' stdout.txt | awk '{ e = $1 / exp($2) - 1; if (e > 1e-5 || e < -1e-5) exit 1 }' ||
     fail "counts: $(cat stdout.txt)"
 

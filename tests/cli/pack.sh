@@ -32,9 +32,21 @@ grep -q '1 file is no jpg, png, bmp, webp, pgm or ppm and was left out' err || f
 # The pixels 16 and 240 have mean 128 and deviation 112; both are divided by 255.
 head -c 600 a.safetensors | grep -q '"class_names":"\[\\"cat\\",\\"dog\\"\]","mean":"\[0.5019608\]","std":"\[0.4392157\]"' ||
     fail "metadata: $(head -c 600 a.safetensors)"
-# The SHA-256 in the metadata is that of all bytes after the header.
+# Prints the number of bytes with the names of the files, which are the last ones of a packed file.
+names_bytes() {
+    head -c 2000 "$1" | tail -c +9 | LC_ALL=C sed -n 's/.*"files":{"dtype":"U8","shape":\[\([0-9]*\)\].*/\1/p'
+}
+
+# rows_of FILE BYTES: prints the bytes of images and labels before these names.
+rows_of() {
+    head -c "-$(names_bytes "$1")" "$1" | tail -c "$2"
+}
+
+# The SHA-256 in the metadata is that of all images and labels. The names of the files follow them.
 size=$(wc -c < a.safetensors)
-digits=$(tail -c $((12 * 16 + 12 * 4)) a.safetensors | sha256sum | cut -c 1-64)
+names=$(names_bytes a.safetensors)
+[ "$(tail -c "$names" a.safetensors | tr '\0' '\n' | sort)" = "$(find set -name '*.pgm' | sort)" ] || fail "names: $(tail -c "$names" a.safetensors | tr '\0' ' ')"
+digits=$(rows_of a.safetensors $((12 * 16 + 12 * 4)) | sha256sum | cut -c 1-64)
 head -c 200 a.safetensors | grep -q "\"sha256\":\"$digits\"" || fail "the hash is that of the tensors ($size bytes)"
 
 # A broken image is named and counted.
@@ -44,8 +56,8 @@ rc=0
 [ $rc = 65 ] && grep -q 'broken: set/cat/7.pgm: offset' err && [ ! -e c.safetensors ] || fail "a broken image ends it"
 "$trainer" pack set --to c.safetensors --size 4 --channels 1 --skip-broken > out 2> err || fail "it goes on"
 grep -q '1 image is broken and was left out' err || fail "it counts them"
-tail -c 240 a.safetensors > a.tail
-tail -c 240 c.safetensors | cmp - a.tail || fail "the others are all there"
+rows_of a.safetensors 240 > a.tail
+rows_of c.safetensors 240 | cmp - a.tail || fail "the others are all there"
 rm set/cat/7.pgm
 
 # A symbolic link to an image is packed. Directories, pipes, devices and empty files are named as
@@ -66,7 +78,7 @@ grep -q 'broken: odd/cat/2.pgm: expected an image, found a device or a pipe' err
 grep -q 'broken: odd/cat/3.pgm: expected an image, found a device or a pipe' err || fail "a device"
 grep -q 'broken: odd/cat/4.pgm: expected an image, found an empty file' err || fail "an empty file"
 grep -q '4 images are broken' err || fail "four are broken"
-[ "$(tail -c 120 o.safetensors | head -c 96 | od -An -tu1 -v | tr ' ' '\n' | grep -c 240)" = 80 ] || fail "the others are whole"
+[ "$(rows_of o.safetensors 120 | head -c 96 | od -An -tu1 -v | tr ' ' '\n' | grep -c 240)" = 80 ] || fail "the others are whole"
 
 # Training packs the folder at the first run only.
 cat > config.json <<'END'
@@ -148,7 +160,7 @@ mkdir -p kaggle/train kaggle/test && cp -r set/cat set/dog kaggle/train && cp se
 "$trainer" pack kaggle --to k.safetensors --size 4 --channels 1 > out 2> err || fail "it packs what a contest had"
 grep -q 'the folder train is the training images; others beside them are not used' err || fail "it says what it does not use"
 cmp k.safetensors a.safetensors > /dev/null && fail "the remark is kept"
-tail -c 240 k.safetensors > k.tail && cmp k.tail a.tail || fail "the same images"
+rows_of k.safetensors 240 > k.tail && cmp k.tail a.tail || fail "the same images"
 # Two folders whose names are the same text in different Unicode normal forms are one class.
 mkdir -p form/train form/test
 for split in train test; do mkdir "form/$split/dog" && cp set/dog/1.pgm "form/$split/dog"; done

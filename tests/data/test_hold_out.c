@@ -33,8 +33,8 @@ static int read_rows(void *user, int test, const uint32_t *rows, uint32_t count,
     return LS_OK;
 }
 
-static int open_with(ls_dataset *split[2], double share, uint64_t seed, uint32_t added,
-                     int keep_test, int streamed, ls_error *err)
+static int open_fold(ls_dataset *split[2], double share, uint64_t seed, uint32_t added,
+                     int keep_test, int streamed, int fold, ls_error *err)
 {
     static uint32_t user;
     static ls_data_source source;
@@ -52,12 +52,19 @@ static int open_with(ls_dataset *split[2], double share, uint64_t seed, uint32_t
                               .streamed = streamed,
                               .read = read_rows,
                               .user = &user};
-    const ls_dataset_spec spec = {.name = "mine",
-                                  .seed = seed,
-                                  .sources = sources,
-                                  .source_count = 1,
-                                  .keys = {.validation = share, .keep_test = keep_test}};
+    const ls_dataset_spec spec = {
+        .name = "mine",
+        .seed = seed,
+        .sources = sources,
+        .source_count = 1,
+        .keys = {.validation = share, .keep_test = keep_test, .fold = fold}};
     return ls_dataset_open(&split[0], &split[1], &spec, NULL, err);
+}
+
+static int open_with(ls_dataset *split[2], double share, uint64_t seed, uint32_t added,
+                     int keep_test, int streamed, ls_error *err)
+{
+    return open_fold(split, share, seed, added, keep_test, streamed, 0, err);
 }
 
 static void close_both(ls_dataset *const split[2])
@@ -143,10 +150,51 @@ static void shares_that_are_none_or_all_and_streams_are_refused(void **state)
     assert_non_null(strstr(err.text, "rows that are streamed cannot be held out"));
 }
 
+/* Each row is in one of the folds, also if the data have test rows, which a fold does not keep. The
+ * folds, and in them each class, differ by at most one row. */
+static void each_row_is_in_one_fold(void **state)
+{
+    static const int folds[] = {2, 3, 7};
+    (void)state;
+    for (size_t n = 0; n < sizeof folds / sizeof *folds; n++) {
+        uint8_t seen[ROWS] = {0};
+        for (int fold = 1; fold <= folds[n]; fold++) {
+            ls_error err;
+            ls_dataset *split[2];
+            uint32_t count[3] = {0};
+            assert_int_equal(open_fold(split, 1.0 / folds[n], 5, 0, 1, 0, fold, &err), LS_OK);
+            assert_string_equal(ls_dataset_describe(split[1])->split, "validation");
+            const uint32_t rows = ls_dataset_rows(split[1]);
+            assert_int_equal(rows + ls_dataset_rows(split[0]), ROWS);
+            assert_true(rows == ROWS / (uint32_t)folds[n] || rows == ROWS / (uint32_t)folds[n] + 1);
+            const uint32_t *row = ls_dataset_resident(split[1]).row;
+            for (uint32_t i = 0; i < rows; i++) {
+                assert_int_equal(seen[row[i]]++, 0);
+                count[label_of(row[i])]++;
+            }
+            for (int k = 0; k < 3; k++) {
+                const uint32_t least = (k ? ROWS / 20 : ROWS / 10 * 9) / (uint32_t)folds[n];
+                assert_true(count[k] == least || count[k] == least + 1);
+            }
+            ls_dataset_close(split[0]);
+            ls_dataset_close(split[1]);
+        }
+        for (uint32_t r = 0; r < ROWS; r++)
+            assert_int_equal(seen[r], 1);
+    }
+    ls_error err;
+    ls_dataset *split[2];
+    assert_int_equal(open_fold(split, 0.25, 5, 0, 0, 0, 5, &err), LS_ECONFIG);
+    assert_non_null(strstr(err.text, "data.fold: expected a fold from 1 to 4"));
+    assert_int_equal(open_fold(split, 0.7, 5, 0, 0, 0, 1, &err), LS_ECONFIG);
+    assert_non_null(strstr(err.text, "data.fold: expected a data.validation of at most 0.5"));
+}
+
 LS_TESTS(data_hold_out, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_row_is_in_one_part_and_each_class_gives_its_share),
+        cmocka_unit_test(each_row_is_in_one_fold),
         cmocka_unit_test(the_draw_depends_on_seed_and_labels_alone),
         cmocka_unit_test(who_judges_gets_the_test_rows),
         cmocka_unit_test(shares_that_are_none_or_all_and_streams_are_refused),

@@ -67,6 +67,7 @@ def furnish(folder, root):
     npy(folder / "y.npy", "<i4", (rows,), y)
     safetensors(folder / "my.safetensors", [("x", "U8", [rows, SIDE, SIDE], x), ("y", "I32", [rows], y)])
     (folder / "wine.csv").write_text("acid,sugar,quality\n" + "".join(f"{i % 7},{i % 5}.5,{i % 3}\n" for i in range(rows)))
+    (folder / "rare.csv").write_text("a,b,y\n" + "".join(f"{i % 7},{i % 5}.5,{'no' if i % 9 else 'yes'}\n" for i in range(rows)))
     (folder / "table.json").write_text(json.dumps({**TINY, "data": {
         "name": "csv", "path": "wine.csv", "target": "quality"}, "model": {"layers": [{"type": "dense", "out": 3}]}}))
     (folder / "NEW.csv").write_text("sugar,acid,quality\n1.5,3,2\n2.5,1,0\n")
@@ -82,6 +83,8 @@ def words_of(command, run):
     """As it is called here, with little data."""
     if "NEW.csv" in command:
         run = "runs/table"
+    if "--folds" in command:  # a config whose network fits its data
+        command = command.replace("CONFIG", "table.json")
     if "NEW.npy" in command:  # the page has made a model of arrays before
         command = command.replace("latest", "runs/arrays")
     for name, stands_for in (("runs/RUN", run), ("RUN", run), ("CONFIG", "config.json"), ("DIRECTORY", "photos"),

@@ -50,6 +50,8 @@ def test_what_was_learnt_is_predicted_from_the_file_alone(tmp_path):
         result = t.fit(save=file)
         assert result.epochs == 6 and result.test_accuracy > 0.95
         assert t.evaluate()[1] == result.test_accuracy
+        named = t.evaluate(metrics=True)
+        assert named["accuracy"] == result.test_accuracy and 0.95 < named["auc"] <= 1 and named["rows"] > 0
         want = t.predict(x)
     with lockstep.Model.open(file) as model:
         assert model.shape == (1, 8, 8) and model.class_names == ["0", "1", "2"]
@@ -279,6 +281,7 @@ def test_rows_of_a_table_are_taken_in_every_form_and_give_one_number(tmp_path):
         answers = [line.rsplit(",", 1)[1] for line in TABLE.strip().splitlines()[1:]]
         assert found["rows"] == len(answers)
         assert found["accuracy"] == np.mean([a == b for a, b in zip(right, answers)])
+        assert 0 <= found["auc"] <= 1
 
 
 def test_numbers_alone_need_no_text_and_what_no_row_missed_has_no_outputs(tmp_path):

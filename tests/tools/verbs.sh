@@ -105,9 +105,9 @@ cat >sums.json <<'JSON'
 JSON
 expect 0 "$trainer" sums.json --quiet
 expect 0 "$trainer" predict sums --rows 0:2 --train --devices ref:1
-has out '^row 0: [-0-9.e]*; its targets are 0$'
+has out '^row 0: [-0-9.e]*; its targets are 0; line 2$'
 expect 0 "$trainer" predict sums --rows 1:2 --train --json --devices ref:1
-has out '"row":1,"outputs":\[[-0-9.e]*\],"targets":\[2\]'
+has out '"row":1,"line":3,"outputs":\[[-0-9.e]*\],"targets":\[2\]'
 lacks out probability
 mkdir early
 cp -r run/config.json run/checkpoints early

@@ -18,6 +18,8 @@
 enum { ROWS = 211, OUTPUTS = 9 };
 
 static const ls_host host = {.size = sizeof host};
+/* a loss of yes-or-no targets */
+static const ls_vector_loss decisions = {.rule = LS_VECTOR_BCE};
 
 static uint32_t next(uint32_t *state)
 {
@@ -51,11 +53,13 @@ static ls_scored_rows judged_of(const rows *r, const void *labels, int outputs)
     return (ls_scored_rows){r->scores, labels, r->row, ROWS, outputs, NULL};
 }
 
+/* Measures rows. `m`: zeroed, or the result of an earlier call; the caller frees it. */
 static void must_measure(ls_measured *m, unsigned wanted, const ls_scored_rows *j)
 {
     ls_error err;
-    assert_int_equal(ls_measured_init(m, wanted, j->outputs, &host, &err), LS_OK);
-    assert_int_equal(ls_measure(m, wanted, j, &host, &err), LS_OK);
+    ls_measured_fini(m, &host);
+    assert_int_equal(ls_measured_init(m, wanted, j->rows, j->outputs, &host, &err), LS_OK);
+    ls_measure(m, wanted, j);
 }
 
 static void classes_are_counted_as_by_hand(void **state)
@@ -63,7 +67,7 @@ static void classes_are_counted_as_by_hand(void **state)
     (void)state;
     for (uint32_t seed = 1; seed <= 20; seed++) {
         rows r;
-        ls_measured m;
+        ls_measured m = {0};
         uint32_t count[OUTPUTS][OUTPUTS] = {{0}}, among = 0;
         draw_rows(&r, seed);
         const ls_scored_rows j = judged_of(&r, r.labels, OUTPUTS);
@@ -91,7 +95,7 @@ static void classes_are_counted_as_by_hand(void **state)
             assert_true(ls_precision_of(&m, c) == count[c][c] / taken);
             assert_true(ls_recall_of(&m, c) == count[c][c] / own);
         }
-        ls_free(&host, m.confusion);
+        ls_measured_fini(&m, &host);
     }
 }
 
@@ -100,14 +104,15 @@ static void auc_counts_pairs_and_halves_ties(void **state)
     (void)state;
     for (uint32_t seed = 1; seed <= 20; seed++) {
         rows r;
-        ls_measured m;
+        ls_measured m = {0};
         double sum = 0;
         const int outputs = 1 + (int)(seed % 3);
         draw_rows(&r, seed);
         for (uint32_t i = 0; i < ROWS && outputs == 3; i++)
             /* output 1 has no negative rows, so it does not count for the mean */
             r.targets[i * 3 + 1] = 1;
-        const ls_scored_rows j = judged_of(&r, r.targets, outputs);
+        ls_scored_rows j = judged_of(&r, r.targets, outputs);
+        j.loss = &decisions;
         must_measure(&m, 1u << LS_METRIC_AUC, &j);
         for (int k = 0; k < outputs; k++) {
             double better = 0, pairs = 0;
@@ -124,6 +129,7 @@ static void auc_counts_pairs_and_halves_ties(void **state)
         }
         const double wanted = sum / (outputs == 3 ? 2 : outputs);
         assert_true(fabs(m.value[LS_METRIC_AUC] - wanted) < 1e-14);
+        ls_measured_fini(&m, &host);
     }
 }
 
@@ -141,7 +147,7 @@ static ls_scored_rows values_of(rows *r, const ls_vector_loss *loss, uint32_t se
 static void a_huber_loss_grows_linearly_beyond_delta(void **state)
 {
     rows r;
-    ls_measured m;
+    ls_measured m = {0};
     const ls_vector_loss loss = {.rule = LS_VECTOR_HUBER, .delta = 1.5};
     double sum = 0;
     (void)state;
@@ -155,13 +161,14 @@ static void a_huber_loss_grows_linearly_beyond_delta(void **state)
     assert_true(fabs(m.value[LS_METRIC_HUBER] - sum / (ROWS * j.outputs)) < 1e-12);
     ls_measured_in_unit(&m, 3);
     assert_true(fabs(m.value[LS_METRIC_HUBER] - 9 * sum / (ROWS * j.outputs)) < 1e-11);
+    ls_measured_fini(&m, &host);
 }
 
 /* Tests two quantiles of each of half as many targets, and then one quantile. */
 static void pinball_and_coverage_are_those_of_each_quantile(void **state)
 {
     rows r;
-    ls_measured m;
+    ls_measured m = {0};
     const ls_vector_loss two = {
         .rule = LS_VECTOR_QUANTILE, .quantiles = 2, .quantile = {0.125, 0.75}};
     ls_vector_loss one = two;
@@ -185,12 +192,13 @@ static void pinball_and_coverage_are_those_of_each_quantile(void **state)
         assert_true(fabs(m.value[LS_METRIC_PINBALL] - 3 * sum / (ROWS * n)) < 1e-11);
         assert_true(fabs(m.value[LS_METRIC_COVERAGE] - inside / (ROWS * targets)) < 1e-12);
     }
+    ls_measured_fini(&m, &host);
 }
 
 static void the_metrics_of_counts_are_those_of_the_exponentials(void **state)
 {
     rows r;
-    ls_measured m;
+    ls_measured m = {0};
     const ls_vector_loss loss = {.rule = LS_VECTOR_POISSON};
     double deviance = 0, absolute = 0;
     (void)state;
@@ -208,12 +216,13 @@ static void the_metrics_of_counts_are_those_of_the_exponentials(void **state)
     r.scores[3] = 1e4f; /* a count that no double holds */
     must_measure(&m, 1u << LS_METRIC_DEVIANCE, &j);
     assert_true(isnan(m.value[LS_METRIC_DEVIANCE]));
+    ls_measured_fini(&m, &host);
 }
 
 static void r2_and_mae_are_those_of_float64(void **state)
 {
     rows r;
-    ls_measured m;
+    ls_measured m = {0};
     double absolute = 0, squares = 0, spread = 0;
     (void)state;
     draw_rows(&r, 3);
@@ -243,6 +252,83 @@ static void r2_and_mae_are_those_of_float64(void **state)
         r.targets[i] = 3;
     must_measure(&m, 1u << LS_METRIC_R2, &j);
     assert_true(isnan(m.value[LS_METRIC_R2])); /* the targets are all equal */
+    ls_measured_fini(&m, &host);
+}
+
+/* ---- against scikit-learn ---- */
+
+enum { CASE_ROWS = 80, CASE_OUTPUTS = 6 };
+
+/* A random case of metric_cases.py and what scikit-learn finds; NaN: undefined. */
+typedef struct metric_case {
+    int rows, outputs;
+    char kind; /* 'c': classes, 'b': yes-or-no targets, 'v': values */
+    double auc, average_precision, f1, r2, r2_mean;
+} metric_case;
+
+static const metric_case metric_cases[] = {
+#include "train/metric_cases.inc"
+};
+
+/* Draws the rows of a case as metric_cases.py does. */
+static void draw_case(float *scores, float *targets, int32_t *labels, const metric_case *c,
+                      uint32_t seed)
+{
+    const uint32_t outputs = (uint32_t)c->outputs;
+    const bool ties = seed % 2 == 0, one_kind = seed % 10 == 7;
+    for (uint32_t i = 0; i < (uint32_t)c->rows; i++) {
+        labels[i] = one_kind ? 1 : (int32_t)(next(&seed) % outputs);
+        const bool repeat = i > 0 && next(&seed) % 3 == 0;
+        for (uint32_t k = 0; k < outputs; k++) {
+            const uint32_t word = next(&seed), target = next(&seed);
+            float *score = &scores[i * outputs + k];
+            *score = (float)(word % 65536) / 8192 - 4;
+            if (repeat)
+                *score = scores[(i - 1) * outputs + k];
+            else if (ties && outputs < 3)
+                *score = (float)(word % 8) / 4 - 1;
+            targets[i * outputs + k] =
+                c->kind == 'v' ? *score + (float)(target % 64) / 16 : (float)(target % 2);
+            if (one_kind && k == 0)
+                targets[i * outputs] = 1;
+        }
+    }
+}
+
+static void must_be(double found, double wanted, uint32_t seed, const char *name)
+{
+    if (isnan(found) != isnan(wanted) || fabs(found - wanted) > 1e-12 * fmax(1, fabs(wanted)))
+        fail_msg("case %u: %s is %.17g, expected %.17g", (unsigned)seed, name, found, wanted);
+}
+
+static void metrics_are_those_of_scikit_learn(void **state)
+{
+    const unsigned ranked =
+                       1u << LS_METRIC_AUC | 1u << LS_METRIC_AVERAGE_PRECISION | 1u << LS_METRIC_F1,
+                   values = 1u << LS_METRIC_R2 | 1u << LS_METRIC_R2_MEAN;
+    static const ls_vector_loss mse = {.rule = LS_VECTOR_MSE};
+    (void)state;
+    for (uint32_t seed = 1; seed <= sizeof metric_cases / sizeof *metric_cases; seed++) {
+        const metric_case *c = &metric_cases[seed - 1];
+        float scores[CASE_ROWS * CASE_OUTPUTS], targets[CASE_ROWS * CASE_OUTPUTS];
+        int32_t labels[CASE_ROWS];
+        ls_measured m = {0};
+        draw_case(scores, targets, labels, c, seed);
+        const ls_scored_rows j = {.scores = scores,
+                                  .labels = c->kind == 'c' ? (const void *)labels : targets,
+                                  .rows = (uint32_t)c->rows,
+                                  .outputs = c->outputs,
+                                  .loss = c->kind == 'b' ? &decisions : &mse};
+        must_measure(&m, c->kind == 'v' ? values : ranked, &j);
+        must_be(m.value[LS_METRIC_AUC], c->auc, seed, "auc");
+        if (c->kind == 'b' || c->outputs == 2) {
+            must_be(m.value[LS_METRIC_AVERAGE_PRECISION], c->average_precision, seed, "ap");
+            must_be(m.value[LS_METRIC_F1], c->f1, seed, "f1");
+        }
+        must_be(m.value[LS_METRIC_R2], c->r2, seed, "r2");
+        must_be(m.value[LS_METRIC_R2_MEAN], c->r2_mean, seed, "r2_mean");
+        ls_measured_fini(&m, &host);
+    }
 }
 
 static void scores_that_are_no_numbers_are_not_measured(void **state)
@@ -250,17 +336,20 @@ static void scores_that_are_no_numbers_are_not_measured(void **state)
     (void)state;
     for (int k = 0; k < 2; k++) {
         rows r;
-        ls_measured m;
+        ls_measured m = {0};
         draw_rows(&r, 1);
         for (uint32_t i = 0; i < ROWS * OUTPUTS; i++)
             r.scores[i] = i % 7 && k ? r.scores[i] : NAN; /* all scores, or some */
         const ls_scored_rows classes = judged_of(&r, r.labels, OUTPUTS);
         must_measure(&m, 1u << LS_METRIC_TOP5 | 1u << LS_METRIC_CONFUSION, &classes);
         assert_true(isnan(m.value[LS_METRIC_TOP5]) && m.classes == 0);
-        ls_free(&host, m.confusion);
-        const ls_scored_rows bits = judged_of(&r, r.targets, OUTPUTS);
-        must_measure(&m, 1u << LS_METRIC_AUC, &bits);
-        assert_true(isnan(m.value[LS_METRIC_AUC]));
+        ls_measured_fini(&m, &host);
+        ls_scored_rows bits = judged_of(&r, r.targets, OUTPUTS);
+        bits.loss = &decisions;
+        m = (ls_measured){0};
+        must_measure(&m, 1u << LS_METRIC_AUC | 1u << LS_METRIC_F1, &bits);
+        assert_true(isnan(m.value[LS_METRIC_AUC]) && isnan(m.value[LS_METRIC_F1]));
+        ls_measured_fini(&m, &host);
     }
 }
 
@@ -361,7 +450,7 @@ static void a_metric_of_another_loss_is_refused_with_those_that_fit(void **state
         assert_int_equal(ls_trainer_open(&t, &s.f.options, &s.f.err), LS_ECONFIG);
         if (!strstr(s.f.err.text,
                     "cannot be measured with this loss; expected \"auto\" or a list of: loss "
-                    "accuracy top5 confusion"))
+                    "accuracy top5 auc confusion"))
             fail_msg("%s: %s", wrong[i], s.f.err.text);
         fixture_end(&s.f);
     }
@@ -741,6 +830,7 @@ LS_TESTS(train_metrics, "integration")
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(classes_are_counted_as_by_hand),
         cmocka_unit_test(auc_counts_pairs_and_halves_ties),
+        cmocka_unit_test(metrics_are_those_of_scikit_learn),
         cmocka_unit_test(r2_and_mae_are_those_of_float64),
         cmocka_unit_test(a_huber_loss_grows_linearly_beyond_delta),
         cmocka_unit_test(pinball_and_coverage_are_those_of_each_quantile),

@@ -380,10 +380,10 @@ class Model(_l.Handle):
 
     def evaluate(self, path):
         """Evaluates the model on a file with the targets too, as `trainer eval --data` does. Returns a dict: rows, loss,
-        accuracy, and the main metric by its name."""
+        accuracy, and all measured metrics by their names; NaN is the value of a metric that has none on these rows."""
         found = _l.sized(_l.evaluation)
         _l.call("ls_model_evaluate", self.handle, _bytes(path), None, _c.byref(found))
-        return {"rows": found.rows, "loss": found.loss, "accuracy": _accuracy(found),
+        return {**found.named(), "rows": found.rows, "loss": found.loss, "accuracy": _accuracy(found),
                 found.metric.decode(): found.metric_value}
 
     def predict(self, x, logits=False):
@@ -712,10 +712,13 @@ class Trainer(_l.Handle):
         """Sets the full learning rate, from the next step on. The schedule multiplies it."""
         _l.call("ls_trainer_set_lr", self.handle, float(lr))
 
-    def evaluate(self):
-        """Returns mean loss and accuracy on the test rows."""
+    def evaluate(self, metrics=False):
+        """Returns mean loss and accuracy on the test rows; if `metrics` is true, a dict of all measured metrics by their
+        names instead."""
         found = _l.sized(_l.evaluation)
         _l.call("ls_trainer_evaluate", self.handle, _c.byref(found))
+        if metrics:
+            return {**found.named(), "rows": found.rows, "loss": found.loss, "accuracy": _accuracy(found)}
         return found.loss, _accuracy(found)
 
     def model(self):

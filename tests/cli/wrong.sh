@@ -1,0 +1,132 @@
+#!/bin/sh
+# wrong.sh TRAINER: the rows that a model predicts wrong, of tables, pictures and values; decisions at
+# a threshold; labels that are found to be suspicious by predicting each row out of fold.
+# shellcheck disable=SC1091,SC2034,SC2154
+. "$(dirname "$0")/expect.sh"
+XDG_CACHE_HOME=$scratch/cache
+export XDG_CACHE_HOME
+
+expect_stdout() {
+    grep -q -e "$1" stdout.txt || fail "expected on stdout: $1"
+}
+
+# ---- a table: kind is big where u is above 1000, but lines 9 and 30 are labelled wrong; a note has a line break ------
+
+awk 'BEGIN { print "u,note,kind"
+    for (i = 0; i < 60; i++) {
+        u = 500 + i % 7 * 10 + i % 2 * 1000
+        big = i % 2; if (i == 6 || i == 27) big = 1 - big
+        printf "%d,%s,%s\n", u, i == 3 ? "\"two\nlines\"" : "x", big ? "big" : "small" } }' >train.csv
+cat >table.json <<'END'
+{"data": {"name": "csv", "path": "train.csv", "target": "kind", "drop": "note", "standardize": true},
+ "batch_size": 10, "epochs": 20, "devices": "ref:1", "init": {"name": "kaiming"},
+ "model": {"layers": [{"type": "dense", "out": 2}]}, "optimizer": {"name": "sgd", "lr": 0.5}}
+END
+run table.json --quiet --set run_dir=run
+expect_code 0
+run eval run --train --wrong wrong.csv
+expect_code 0
+expect_stderr_line 'trainer: wrong.csv: 2 wrong predictions of 60 rows'
+[ "$(cut -d, -f1-3 wrong.csv | sort | tr '\n' ' ')" = '30,small,big 9,big,small line,label,prediction ' ] ||
+    fail "wrong rows: $(cat wrong.csv)"
+awk -F, 'NR > 1 && !($4 > 0.5 && $4 + $5 > 0.999 && $4 + $5 < 1.001) { exit 1 }' wrong.csv || fail "probabilities: $(cat wrong.csv)"
+sed 1d wrong.csv | cut -d, -f4 | sort -rg | cmp -s - /dev/stdin <<END || fail "order: $(cat wrong.csv)"
+$(sed 1d wrong.csv | cut -d, -f4)
+END
+run predict run --train --rows 6:7
+expect_stdout '^row 6: 1 small (0.[0-9]*), but its label is 0 big; line 9$'
+run predict run --train --rows 6:7 --json
+expect_stdout '"line":9,.*"label":0,"label_name":"big"'
+run predict run --train --rows 6:8 --to rows.csv
+[ "$(cut -d, -f1,2,5,6 rows.csv | tr '\n' ' ')" = 'row,prediction,line,label 6,small,9,big 7,big,10,big ' ] || fail "rows: $(cat rows.csv)"
+run predict run --train --rows 6:7 --to rows.jsonl
+grep -q '^{"row":6,"line":9,"prediction":"small","probability":0.[0-9]*,"label":"big",' rows.jsonl || fail "rows: $(cat rows.jsonl)"
+run eval run --train --wrong wrong.txt
+expect_code 64
+
+# A threshold: with two classes the second one, small, is positive.
+run eval run --train --threshold 1 --json
+expect_stdout '"at_threshold":{"threshold":1,"precision":null,"recall":0,"f1":0,"true_positive":0,'
+run eval run --train --threshold 0.000001
+expect_stdout '^  positive from 1e-06 on: precision 0.5000, recall 1.0000, f1 0.6667; 60 of 60 rows'
+run eval run --train --threshold 0.5 --json
+expect_stdout '"auc":0.9[0-9]*,"average_precision":0.9[0-9]*,"f1":0.9666666666666667,"at_threshold":{"threshold":0.5,"precision":0.96[67]*,"recall":0.96[67]*,"f1":0.9666666666666667,'
+awk 'NR == 1 || /x,big$/' train.csv >ones.csv
+run eval run --data ones.csv
+expect_stdout '^  auc has no value: it needs rows of at least two classes'
+run eval run --data ones.csv --json
+expect_stdout '"auc":null,.*"no_value":{"auc":"it needs rows'
+
+# ---- out of fold ----------------------------------------------------------------------------------------------------
+
+run table.json --quiet --folds 5 --wrong folds.csv
+expect_code 0
+expect_stdout '^out of fold: loss .*, 2 of 60 rows are predicted wrong (acc 0.9667); folds.csv has them, the most confident first$'
+expect_stdout '^  line 30: label small, predicted big (probability 0.[0-9]*)$'
+[ "$(cut -d, -f1-3 folds.csv | sort | tr '\n' ' ')" = '30,small,big 9,big,small line,label,prediction ' ] ||
+    fail "wrong rows: $(cat folds.csv)"
+expect_stderr_line 'trainer: folds.folds has 5 runs, .* MB; it is not needed any more'
+# Each row is held out once, and each fold has its share of each class.
+for i in 1 2 3 4 5; do
+    run eval folds.folds/$i --json
+    expect_stdout '"split":"validation",.*"rows":12,'
+done
+run table.json --quiet --folds 5 --wrong folds.csv
+expect_code 64
+cp folds.csv first.csv
+rm -r folds.folds
+run table.json --quiet --folds 5 --wrong folds.csv --devices ref:2
+cmp -s folds.csv first.csv || fail 'the rows depend on the number of devices'
+rm -r folds.folds
+run table.json --folds 5
+expect_code 64
+expect_stderr_line 'trainer: --folds K and --wrong FILE.csv need each other; .*'
+run table.json --set data.validation=0.2 --set data.fold=6
+expect_code 78
+rm folds.csv
+run table.json --quiet --folds 5 --wrong folds.csv --set 'model={"layers":[{"type":"dense","out":3}]}'
+expect_code 78
+[ ! -e folds.csv ] || fail 'a file of a failed call'
+expect_stderr_line 'trainer: stopped in fold 1 of 5; folds.csv was not written'
+
+# ---- pictures: the file's name ----------------------------------------------------------------------------------------
+
+picture() { # PATH CHARACTER: a grey picture of one colour
+    { printf 'P5 8 8 255\n'; head -c 64 /dev/zero | tr '\0' "$2"; } >"$1"
+}
+mkdir -p photos/dark photos/light
+for i in 1 2 3 4 5 6 7 8 9; do picture photos/dark/$i.pgm '!'; picture photos/light/$i.pgm '~'; done
+picture photos/dark/bright.pgm '}'
+cat >photos.json <<'END'
+{"data": {"name": "folder", "path": "photos", "image_size": 8, "channels": 1}, "batch_size": 10, "epochs": 30,
+ "devices": "ref:1", "init": {"name": "kaiming"}, "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 2}]},
+ "optimizer": {"name": "sgd", "lr": 0.05}}
+END
+run photos.json --quiet --folds 3 --wrong photos.csv
+expect_code 0
+[ "$(sed -n 2p photos.csv | cut -d, -f1-3)" = 'photos/dark/bright.pgm,dark,light' ] || fail "pictures: $(cat photos.csv)"
+run predict photos.folds/1 --rows 0:2
+expect_stdout '^photos/[a-z]*/[0-9a-z]*.pgm: '
+mkdir other other/dark other/light
+cp photos/dark/[12].pgm other/dark && cp photos/dark/3.pgm other/light
+run eval photos.folds/1 --data other --wrong other.csv
+[ "$(cut -d, -f1-3 other.csv | tr '\n' ' ')" = 'file,label,prediction other/light/3.pgm,light,dark ' ] || fail "pictures: $(cat other.csv)"
+run report photos.folds/1
+grep -q '"file":"photos/' photos.folds/1/report.html || fail 'no files on the page'
+
+# ---- values: the largest errors first --------------------------------------------------------------------------------
+
+awk 'BEGIN { print "u,w"; for (i = 0; i < 40; i++) print i % 10 "," (i == 11 ? 90 : i == 22 ? -40 : 2 * (i % 10)) }' >values.csv
+cat >values.json <<'END'
+{"data": {"name": "csv", "path": "values.csv", "target": "w", "labels": "values", "standardize": true}, "loss": "mse",
+ "batch_size": 10, "epochs": 40, "devices": "ref:1", "init": {"name": "kaiming"},
+ "model": {"layers": [{"type": "dense", "out": 1}]}, "optimizer": {"name": "sgd", "lr": 0.05}}
+END
+run values.json --quiet --set run_dir=values
+run eval values --train --wrong values-wrong.csv
+expect_code 0
+[ "$(head -n 3 values-wrong.csv | cut -d, -f1,2 | tr '\n' ' ')" = 'line,label 13,90 24,-40 ' ] || fail "errors: $(head values-wrong.csv)"
+[ "$(wc -l <values-wrong.csv)" -eq 41 ] || fail 'not all rows have an error'
+run eval values --train --threshold 0.5
+expect_code 71
+finish
