@@ -100,7 +100,7 @@ def table(name):
         sys.exit(77)
     path = pathlib.Path(found.origin).parent / file
     if path.suffix == ".json":
-        rows = pd.read_json(path, convert_dates=False)
+        rows = pd.read_json(path)
     elif path.suffix == ".dat":  # of KEEL: the columns have no names, and the last one is the target
         rows = pd.read_csv(path, header=None, comment="@", skipinitialspace=True, na_values=["<null>"])
         rows.columns = [f"c{i}" for i in range(len(rows.columns) - 1)] + ["target"]
