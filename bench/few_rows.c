@@ -26,15 +26,16 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median_us(ls_model *model, const void *rows, uint32_t n, float *out, size_t capacity)
+static double median_us(ls_model *model, const void *rows, ls_row_type type, uint32_t n, float *out,
+                        size_t capacity)
 {
     static double taken[MOST];
     ls_error err;
     int count = 0;
     for (double begun = now(); count < LEAST || (now() - begun < 0.1 && count < MOST);) {
         const double at = now();
-        if (ls_model_predict(model, rows, LS_ROW_U8, n, LS_OUTPUT_PREDICTION, out, capacity,
-                             &err) != LS_OK) {
+        if (ls_model_predict(model, rows, type, n, LS_OUTPUT_PREDICTION, out, capacity, &err) !=
+            LS_OK) {
             fprintf(stderr, "bench_rows: %s\n", err.text);
             exit(1);
         }
@@ -69,7 +70,7 @@ int main(int argc, char **argv)
         const int n = atoi(line);
         if (n < 1 || n > MOST_ROWS)
             break;
-        printf("%.2f\n", median_us(model, rows, (uint32_t)n, out, outputs));
+        printf("%.2f\n", median_us(model, rows, info.row_type, (uint32_t)n, out, outputs));
         fflush(stdout);
     }
     free(out);

@@ -10,7 +10,8 @@
  * decides the bits.
  *
  * Output channels. Weights are stored in *eights*: eight output channels side by side. The threads
- * of the team divide the eights.
+ * of the team divide the eights; in forward they divide the image rows instead, unless there are
+ * more weights than pixels.
  *
  * The staged gradient. A relu and an average pool can be fused into the convolution. dy is the
  * gradient of the op's output, after relu and pool. The kernels need d, the gradient of the
@@ -25,7 +26,8 @@
  *                 by up to 32 pixels, with the channels side by side in a register. Threads divide
  *                 the sets of 16 channels (weights_by_panels).
  *     sums        (few channels) for each weight of an eight one sum per lane, over all pixels;
- *                 finish_weights then adds the 16 lanes of each sum (weights_of_eight)
+ *                 finish_weights then adds the 16 lanes of each sum (weights_of_eight). In a large
+ *                 image d of an eight is read a few image rows at a time (eight_by_rows)
  *     bands       the same sums, for an op with relu or pool whose dx is not needed, usually that
  *                 of the first layer: d is staged in *bands* of four output channels by as many
  *                 image rows as fit the L1 cache. A band is used while it is in that cache

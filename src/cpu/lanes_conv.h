@@ -99,7 +99,7 @@ typedef struct ls_conv_cut {
 /* Layout of the scratch memory, in floats. `forward` is a size. The other fields are the offsets of
  * the parts of the scratch memory of forward (forward_x) and of backward. */
 typedef struct ls_conv_scratch {
-    size_t forward;   /* forward: size of each thread's memory for sums */
+    size_t forward;   /* forward: size of each thread's memory for sums and a patch */
     size_t forward_x; /* copies of x as the direct kernels read it, of each thread or each group */
     size_t x,         /* a block of x as the direct kernels read it */
         d,            /* the staged gradient */

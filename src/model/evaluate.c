@@ -106,7 +106,7 @@ int ls_trained_decide(ls_trained_decision *out, const ls_trained *t, bool train,
         return ls_fail(err, LS_ENOMEM, "out of memory for %zu outputs", outputs);
     for (uint32_t i = 0; i < ls_dataset_rows(data); i++) {
         const size_t row = view.row ? view.row[i] : i;
-        ls_outputs(output, scores + i * outputs, LS_OUTPUT_PROBABILITIES, &meaning);
+        ls_outputs(output, scores + i * outputs, LS_OUTPUT_PREDICTION, &meaning);
         for (size_t k = task == LS_TASK_CLASSES; k < outputs; k++)
             ls_decision_count(&out->rows,
                               task == LS_TASK_CLASSES ? view.labels[row] == 1

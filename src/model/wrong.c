@@ -101,13 +101,13 @@ static int add_row(ls_wrong *w, const source *s, uint32_t i, const float *scores
 {
     const ls_task task = ls_meaning_task(&s->meaning);
     int status = LS_OK;
-    ls_outputs(s->output, scores, LS_OUTPUT_PROBABILITIES, &s->meaning);
+    ls_outputs(s->output, scores, LS_OUTPUT_PREDICTION, &s->meaning);
     if (task == LS_TASK_CLASSES)
         return add_class(w, s, i, scores);
     const size_t row = s->view.row ? s->view.row[i] : i;
     const float *target = s->view.targets + row * (size_t)w->targets;
     for (int k = 0; status == LS_OK && k < w->targets; k++)
-        status = task == LS_TASK_LABELS ? add_bit(w, s, i, k, target[k] > 0.5f)
+        status = task == LS_TASK_YES_NO ? add_bit(w, s, i, k, target[k] > 0.5f)
                                         : add_value(w, s, i, k, target[k]);
     return status;
 }
