@@ -123,7 +123,7 @@ static int compute(job *j, const char *weights, const char *out, ls_error *err)
         const ls_param *s = j->model->stat[i];
         memcpy(j->gradient + s->offset, j->weights + s->offset, s->count * sizeof(float));
     }
-    return ls_safetensors_save(out, j->model, j->gradient, NULL, err);
+    return ls_safetensors_save(out, j->model, j->gradient, LS_STEPS_UNKNOWN, NULL, err);
 }
 
 static void clean_up(job *j)
