@@ -442,6 +442,13 @@ static char sign_of(const ls_onnx_node *n)
                                       : '/';
 }
 
+/* Returns whether a product may continue a formula. In a file that Lockstep wrote, only nodes whose
+ * names have a colon are parts of one layer; a `multiply` of the user's stays one. */
+static bool is_formula(const ls_import *g, const ls_onnx_node *n)
+{
+    return !g->own || (n->name.length && memchr(n->name.at, ':', n->name.length));
+}
+
 int ls_import_binary(ls_import *g, const ls_onnx_node *n)
 {
     ls_import_value *a = ls_import_input(g, n, 0), *b = ls_import_input(g, n, 1), v;
@@ -454,7 +461,8 @@ int ls_import_binary(ls_import *g, const ls_onnx_node *n)
         return with_constant(g, n, op, *a, b, false);
     if (a->kind == LS_VALUE_CONSTANT)
         return with_constant(g, n, op, *b, a, true);
-    if (op == '*' && (multiply_formulas(&v, a, b) || multiply_formulas(&v, b, a))) {
+    if (op == '*' && is_formula(g, n) &&
+        (multiply_formulas(&v, a, b) || multiply_formulas(&v, b, a))) {
         ls_import_give(g, n, &v);
         return LS_OK;
     }
@@ -563,7 +571,7 @@ static int limit(ls_import *g, const ls_onnx_node *n, double lo, double hi)
     if (!in || in->kind != LS_VALUE_ROWS)
         return ls_import_fail(g, n, LS_EUNSUPPORTED, "rows are read as its input");
     ls_import_value v = *in;
-    const bool clips = v.form == LS_FORM_CLIP && v.s == 1 && lo <= v.hi && hi >= v.lo;
+    const bool clips = v.form == LS_FORM_CLIP && !g->own && v.s == 1 && lo <= v.hi && hi >= v.lo;
     if (!clips && v.form != LS_FORM_AFFINE) {
         int status = ls_import_settle(g, n, in);
         if (status)
