@@ -259,6 +259,24 @@ static bool same_view(const ls_import_value *a, const ls_import_value *b)
     return a->rank == b->rank && memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]) == 0;
 }
 
+/* Returns whether a node may be a part of a formula. In a file that Lockstep wrote, only nodes
+ * whose names have a colon are parts of one layer; a `sigmoid` and a `multiply` of the user's stay
+ * two. */
+static bool is_formula(const ls_import *g, const ls_onnx_node *n)
+{
+    return !g->own || (n->name.length && memchr(n->name.at, ':', n->name.length));
+}
+
+/* Makes the node's output a formula, or a layer if the node cannot be a part of one. */
+static int give_formula(ls_import *g, const ls_onnx_node *n, ls_import_value *v)
+{
+    v->node = n;
+    int status = is_formula(g, n) ? LS_OK : ls_import_settle(g, n, v);
+    if (status == LS_OK)
+        ls_import_give(g, n, v);
+    return status;
+}
+
 /* ---- with a constant ------------------------------------------------------------------------- */
 
 /* Applies f·(·) + c to a formula. */
@@ -442,13 +460,6 @@ static char sign_of(const ls_onnx_node *n)
                                       : '/';
 }
 
-/* Returns whether a product may continue a formula. In a file that Lockstep wrote, only nodes whose
- * names have a colon are parts of one layer; a `multiply` of the user's stays one. */
-static bool is_formula(const ls_import *g, const ls_onnx_node *n)
-{
-    return !g->own || (n->name.length && memchr(n->name.at, ':', n->name.length));
-}
-
 int ls_import_binary(ls_import *g, const ls_onnx_node *n)
 {
     ls_import_value *a = ls_import_input(g, n, 0), *b = ls_import_input(g, n, 1), v;
@@ -528,8 +539,7 @@ int ls_import_unary(ls_import *g, const ls_onnx_node *n)
         in->q == 0) {
         v = *in;
         v.form = LS_FORM_ERF, v.s = 1;
-        ls_import_give(g, n, &v);
-        return LS_OK;
+        return give_formula(g, n, &v);
     }
     status = settled_input(g, n, &v);
     if (status)
@@ -545,9 +555,7 @@ int ls_import_unary(ls_import *g, const ls_onnx_node *n)
     } else {
         status = simple(g, n, &v);
     }
-    if (status == LS_OK)
-        ls_import_give(g, n, &v);
-    return status;
+    return status ? status : give_formula(g, n, &v);
 }
 
 int ls_import_neg(ls_import *g, const ls_onnx_node *n)
@@ -583,8 +591,7 @@ static int limit(ls_import *g, const ls_onnx_node *n, double lo, double hi)
     v.hi = clips && v.hi < hi ? v.hi : hi;
     v.s = 1;
     v.form = LS_FORM_CLIP;
-    ls_import_give(g, n, &v);
-    return LS_OK;
+    return give_formula(g, n, &v);
 }
 
 /* Reads a limit of Clip: its input number `i`, or the attribute of older versions. */
