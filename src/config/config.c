@@ -125,8 +125,8 @@ static int find_model_file(char path[LS_PATH_BYTES], ls_config *c, const char *n
     c->model_path = name;
     const char *slash = config_path ? strrchr(config_path, '/') : NULL;
     int directory = slash && name[0] != '/' ? (int)(slash + 1 - config_path) : 0;
-    int n = snprintf(path, LS_PATH_BYTES, "%.*s%s", directory, config_path ? config_path : "",
-                     name);
+    int n =
+        snprintf(path, LS_PATH_BYTES, "%.*s%s", directory, config_path ? config_path : "", name);
     if (n < 0 || (size_t)n >= LS_PATH_BYTES)
         return ls_config_fail(err, c, "model", LS_ECONFIG, "the model's path is too long");
     return LS_OK;

@@ -199,6 +199,19 @@ static int check_scale(const ls_config *c, bool vectors, ls_error *err)
                           key);
 }
 
+/* Fails if the softmax at the end of an ONNX file would be lost: the loss of classes has it, the
+ * losses of vectors have not. */
+static int check_ending(const ls_config *c, bool vectors, ls_error *err)
+{
+    const cJSON *source = cJSON_GetObjectItemCaseSensitive(c->model, "source");
+    if (!vectors || !cJSON_HasObjectItem(source, "ends_with"))
+        return LS_OK;
+    return ls_config_fail(err, c, "model", LS_ECONFIG,
+                          "the ONNX file of this model ends with a softmax, which belongs to the "
+                          "loss cross_entropy, but the targets of this data are vectors; use data "
+                          "with classes, or set model.output to the input of the softmax");
+}
+
 int ls_config_fit_data(ls_config *c, const ls_dataset_info *info, uint32_t rows, ls_error *err)
 {
     const bool vectors = info->targets > 0;
@@ -224,7 +237,9 @@ int ls_config_fit_data(ls_config *c, const ls_dataset_info *info, uint32_t rows,
             err, c, "label_smoothing", LS_ECONFIG,
             "label_smoothing: applies to classes only, but the targets of this data are vectors; "
             "remove it");
-    status = fit_loss(c, err);
+    status = check_ending(c, vectors, err);
+    if (status == LS_OK)
+        status = fit_loss(c, err);
     if (status == LS_OK)
         status = check_scale(c, vectors, err);
     if (status == LS_OK)

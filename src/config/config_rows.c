@@ -642,7 +642,9 @@ const ls_config_key ls_config_keys[] = {
      .text = "1", FORM(channels), .help = "see `data.mean`"},
     {"", "model", LS_KEY_CUSTOM, LS_RECIPE_OF_MODEL, AT(model), .text = "required", FORM(node),
      .help = "the model: `{\"name\": …, \"layers\": […]}`, or the path of a file with such an "
-             "object, relative to the config ([layers.md](layers.md))"},
+             "object, relative to the config ([layers.md](layers.md)); or `{\"onnx\": "
+             "\"FILE.onnx\"}`: layers and first weights of an ONNX file "
+             "([layers.md](layers.md#models-from-onnx-files))"},
     {"", "batch_size", LS_KEY_INT, LS_RECIPE, AT(batch_size), 256, 1, MOST_ROWS,
      .help = "number of rows of a minibatch, that is of a step over all devices"},
     {"", "seed", LS_KEY_CUSTOM, LS_RECIPE, AT(seed), 0, 0, 9007199254740992.0 /* 2⁵³ */,

@@ -259,6 +259,24 @@ static bool same_view(const ls_import_value *a, const ls_import_value *b)
     return a->rank == b->rank && memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]) == 0;
 }
 
+/* Returns whether a node may be a part of a formula. In a file that Lockstep wrote, only nodes
+ * whose names have a colon are parts of one layer; a `sigmoid` and a `multiply` of the user's stay
+ * two. */
+static bool is_formula(const ls_import *g, const ls_onnx_node *n)
+{
+    return !g->own || (n->name.length && memchr(n->name.at, ':', n->name.length));
+}
+
+/* Makes the node's output a formula, or a layer if the node cannot be a part of one. */
+static int give_formula(ls_import *g, const ls_onnx_node *n, ls_import_value *v)
+{
+    v->node = n;
+    int status = is_formula(g, n) ? LS_OK : ls_import_settle(g, n, v);
+    if (status == LS_OK)
+        ls_import_give(g, n, v);
+    return status;
+}
+
 /* ---- with a constant ------------------------------------------------------------------------- */
 
 /* Applies f·(·) + c to a formula. */
@@ -454,7 +472,8 @@ int ls_import_binary(ls_import *g, const ls_onnx_node *n)
         return with_constant(g, n, op, *a, b, false);
     if (a->kind == LS_VALUE_CONSTANT)
         return with_constant(g, n, op, *b, a, true);
-    if (op == '*' && (multiply_formulas(&v, a, b) || multiply_formulas(&v, b, a))) {
+    if (op == '*' && is_formula(g, n) &&
+        (multiply_formulas(&v, a, b) || multiply_formulas(&v, b, a))) {
         ls_import_give(g, n, &v);
         return LS_OK;
     }
@@ -520,8 +539,7 @@ int ls_import_unary(ls_import *g, const ls_onnx_node *n)
         in->q == 0) {
         v = *in;
         v.form = LS_FORM_ERF, v.s = 1;
-        ls_import_give(g, n, &v);
-        return LS_OK;
+        return give_formula(g, n, &v);
     }
     status = settled_input(g, n, &v);
     if (status)
@@ -537,9 +555,7 @@ int ls_import_unary(ls_import *g, const ls_onnx_node *n)
     } else {
         status = simple(g, n, &v);
     }
-    if (status == LS_OK)
-        ls_import_give(g, n, &v);
-    return status;
+    return status ? status : give_formula(g, n, &v);
 }
 
 int ls_import_neg(ls_import *g, const ls_onnx_node *n)
@@ -563,7 +579,7 @@ static int limit(ls_import *g, const ls_onnx_node *n, double lo, double hi)
     if (!in || in->kind != LS_VALUE_ROWS)
         return ls_import_fail(g, n, LS_EUNSUPPORTED, "rows are read as its input");
     ls_import_value v = *in;
-    const bool clips = v.form == LS_FORM_CLIP && v.s == 1 && lo <= v.hi && hi >= v.lo;
+    const bool clips = v.form == LS_FORM_CLIP && !g->own && v.s == 1 && lo <= v.hi && hi >= v.lo;
     if (!clips && v.form != LS_FORM_AFFINE) {
         int status = ls_import_settle(g, n, in);
         if (status)
@@ -575,8 +591,7 @@ static int limit(ls_import *g, const ls_onnx_node *n, double lo, double hi)
     v.hi = clips && v.hi < hi ? v.hi : hi;
     v.s = 1;
     v.form = LS_FORM_CLIP;
-    ls_import_give(g, n, &v);
-    return LS_OK;
+    return give_formula(g, n, &v);
 }
 
 /* Reads a limit of Clip: its input number `i`, or the attribute of older versions. */

@@ -37,6 +37,8 @@ static int give_view(ls_import *g, const ls_onnx_node *n, ls_import_value *v, co
     if (v->kind == LS_VALUE_CONSTANT)
         view.root = v->root ? v->root : v;
     ls_import_give(g, n, &view);
+    if (v->kind == LS_VALUE_ROWS && v->form != LS_FORM_PLAIN)
+        ls_import_output(g, n)->node = v->node; /* which gives the layer its name */
     return LS_OK;
 }
 

@@ -83,6 +83,7 @@ typedef struct ls_import {
     const char *ending;     /* "softmax" if the graph ends with one; else NULL */
     ls_import_layer *layer; /* [LS_MODEL_LAYERS] */
     int layers;
+    bool own;   /* Lockstep wrote the file: each layer comes back as it was */
     bool large; /* the last layer has more than LS_MODEL_VALUES values */
     ls_json_writer json;
     float *weight; /* [weights] in the order of the canonical weights */
@@ -93,13 +94,16 @@ typedef struct ls_import {
     LS_ONNX_LIST(char *) data_path; /* their paths, as in the file */
 } ls_import;
 
-/* ---- failures, names and attributes (import.c) ----------------------------------------------- */
+/* ---- failures, names and attributes (import_graph.c)
+ * ----------------------------------------------- */
 
 /* Fails with a message that names the node. Returns `status`. */
 int ls_import_fail(const ls_import *g, const ls_onnx_node *n, int status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 int ls_import_no_memory(const ls_import *g);
 
+/* Returns the slot of a name: that of the value with this name, or a free one. */
+int *ls_import_slot(const ls_import *g, ls_onnx_text name);
 /* Returns the value with this name, which may still be of the kind LS_VALUE_NONE, or NULL. */
 ls_import_value *ls_import_find(const ls_import *g, ls_onnx_text name);
 /* Returns the value of the node's input number `i`, or NULL if the node has no such input. */

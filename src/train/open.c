@@ -334,6 +334,20 @@ static int load_weights(ls_trainer *t, ls_error *err)
                   : LS_OK;
 }
 
+/* Fails if the weights of the model were in an ONNX file that this run does not have. A resolved
+ * config (config.json) has the layers of the file without its weights. */
+static int check_source(const ls_trainer *t, ls_error *err)
+{
+    const ls_config *c = &t->config;
+    if (c->onnx || c->init_weights || !cJSON_HasObjectItem(c->model, "source"))
+        return LS_OK;
+    return ls_config_fail(err, c, "model", LS_ECONFIG,
+                          "the weights of this model were in an ONNX file, and a new run needs "
+                          "them: set model to {\"onnx\": FILE}, or init.weights to a file of the "
+                          "weights; or remove \"source\" from the model, to begin with new "
+                          "weights");
+}
+
 /* Initialises or loads the weights with which training begins, and sends them to the other
  * members. */
 static int open_weights(ls_trainer *t, ls_error *err)
@@ -341,6 +355,9 @@ static int open_weights(ls_trainer *t, ls_error *err)
     int status = t->dir.resumed ? ls_go_on_from(t, t->dir.resumed, err) : LS_OK;
     if (status || t->dir.resumed || !ls_members_first(t))
         return status ? status : ls_members_share_start(t, err);
+    status = check_source(t, err);
+    if (status)
+        return status;
     float *canonical = ls_engine_weights(t->engine)->canonical;
     ls_init_weights(canonical, t->model, &t->config.init, t->config.seed);
     if (t->config.onnx)

@@ -38,7 +38,7 @@ BEGIN {
     room("comm", "base sync merge pool json hash device cluster")
     room("nn", "base sync merge pool json formats device")
     room("prep", "base json")
-    room("onnx", "base json hash prep store formats device merge nn") # export only
+    room("onnx", "base json hash prep store formats device merge nn") # export and import
     room("data", "base sync pool json prep hash store formats device")
     low = "base sync merge pool json prep hash store formats device cluster comm nn onnx data"
     room("config", low, "train") # it reads the options

@@ -56,7 +56,8 @@ static void check_same_ops(const ls_network *a, const ls_network *b)
         assert_int_equal(x->op.kind, y->op.kind);
         assert_memory_equal(&x->op.u, &y->op.u, sizeof x->op.u);
         assert_memory_equal(&x->op.pool, &y->op.pool, sizeof x->op.pool);
-        assert_memory_equal(&x->out, &y->out, sizeof x->out);
+        /* an op that computes value by value may come before or after a flatten layer */
+        assert_int_equal(x->out.c * x->out.h * x->out.w, y->out.c * y->out.h * y->out.w);
     }
 }
 
@@ -315,7 +316,7 @@ static void what_is_not_read_is_refused_with_its_node(void **state)
     ls_onnx_put_output(&f, "g", perm, 1);
     check_refused(&f, "node 1 \"g\" (GlobalAveragePool): it reads 2×4×4 values");
     begin(&f);
-    node(&f, "Relu", "nowhere", NULL, "r");
+    node(&f, "Add", "x", "nowhere", "r");
     end_with_dense(&f, "r");
     check_refused(&f, "its input \"nowhere\" is given by no earlier node");
 }
