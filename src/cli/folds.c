@@ -85,7 +85,8 @@ static int train_fold(session *s, int fold, ls_error *err)
     cli_view_name_rows(&s->view, ls_trainer_summary(trainer));
     status = cli_run(trainer, err);
     cli_view_clear(&s->view);
-    ls_trainer_close(trainer);
+    const int closed = ls_trainer_close(trainer, status ? NULL : err);
+    status = status ? status : closed;
     return status ? status : predict_fold(s, &none, dir, err);
 }
 
