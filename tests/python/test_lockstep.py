@@ -637,7 +637,7 @@ def test_what_reading_rows_raises_comes_out(monkeypatch, what):
 def test_a_bar_is_drawn_only_where_it_is_wanted(capsys):
     with trainer(set={"epochs": 2}) as t:
         t.fit(progress=True)
-        assert t._sinks
+        assert t._listeners
     drawn = capsys.readouterr().err
     assert "epoch 2/2 [========================] loss 0." in drawn and drawn.count("test loss") == 2
     with trainer(set={"epochs": 1, "data.validation": 0.25}) as t:
@@ -646,7 +646,7 @@ def test_a_bar_is_drawn_only_where_it_is_wanted(capsys):
     assert "validation loss" in drawn and "test" not in drawn
     with trainer(set={"epochs": 1}) as t:
         t.fit()
-        assert not t._sinks  # then nothing of Python is on the training path
+        assert not t._listeners  # then a record is not even copied to Python
     assert capsys.readouterr().err == ""
 
 
