@@ -330,8 +330,8 @@ int ls_trainer_step(ls_trainer *trainer, const ls_step_rows *rows, ls_step_resul
  * resumed run continues. In a run of several processes each process sets the same rate before the
  * same step; the step after one with different rates ends the run with LS_EDIVERGED, because the
  * comparison of all replicas finds different weights. Called by the owner, between steps or before
- * ls_trainer_run. Errors: LS_EINVAL (another `lr`, or the run has ended), and the error that has
- * ended the training. */
+ * ls_trainer_run.
+ * Errors: LS_EINVAL (another `lr`, or the run has ended). */
 int ls_trainer_set_lr(ls_trainer *trainer, double lr, ls_error *err);
 
 /* Evaluates the model on the test rows, on all devices. `out` receives the result; it may be NULL;

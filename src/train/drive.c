@@ -235,10 +235,11 @@ int ls_trainer_set_lr(ls_trainer *t, double lr, ls_error *err)
         return ls_fail(
             err, LS_EINVAL,
             "ls_trainer_set_lr: expected a learning rate above 0 and up to 1e6, found %g", lr);
-    int status = check_training(t, "ls_trainer_set_lr", err);
-    if (status == LS_OK)
-        t->position.lr = lr;
-    return status;
+    if (t->ran)
+        return ls_fail(err, LS_EINVAL,
+                       "ls_trainer_set_lr: the run has ended; open another trainer");
+    t->position.lr = lr;
+    return LS_OK;
 }
 
 /* ---- evaluation ----------------------------------------------------------------------------- */
