@@ -1,8 +1,9 @@
 #!/bin/sh
-# onnx_train.sh TRAINER: a model that was exported is trained on from its ONNX file, resumed and used
+# onnx_train.sh TRAINER EMBED_ONNX: a model that was exported is trained on from its ONNX file, resumed and used
 # without the file, and refused where the file or the data do not fit.
 set -eu
 trainer=$1
+embed=$2
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
@@ -27,6 +28,11 @@ config '{"onnx": "net.onnx"}' 1 >on.json
 grep -q '"sha256"' a/config.json || fail "the config does not have the file's hash"
 grep -q "$(sha256sum net.onnx | cut -c1-64)" a/config.json || fail "the hash is another one"
 if grep -q 'net\.onnx' a/config.json; then fail "the config has the file's path"; fi
+
+# a program trains it on, and its file is read again
+"$embed" net.onnx embedded.onnx >out 2>&1 || fail "$(cat out)"
+config '{"onnx": "embedded.onnx"}' 1 >embedded.json
+"$trainer" embedded.json --set run_dir=embedded >out 2>&1 || fail "$(cat out)"
 
 # from another path the run is the same; without the file it is resumed, and its model is used
 mkdir other && mv net.onnx other/moved.onnx
