@@ -204,8 +204,9 @@ typedef struct ls_evaluation {
                          * "mae", "huber", "pinball", "deviance" or "loss"; static */
     double metric_value; /* value of that metric */
     int metric_count;    /* number of measured metrics */
-    /* [metric_count]: names of the measured metrics, as the config's metrics.names has them, static,
-     * and their values; NaN: the metric has no value on these rows, such as the AUC of one class */
+    /* [metric_count]: names of the measured metrics, as the config's metrics.names has them,
+     * static, and their values; NaN: the metric has no value on these rows, such as the AUC of one
+     * class */
     const char *metric_names[LS_EVALUATION_METRICS];
     double metric_values[LS_EVALUATION_METRICS];
 } ls_evaluation;

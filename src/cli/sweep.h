@@ -77,8 +77,7 @@ void cli_sweep_row_progress(cli_sweep_row *row, const ls_progress *progress);
 
 /* Stores the end of a run in its row. `status` and `error` are those of ls_trainer_open or
  * ls_trainer_run. `trainer` NULL: the trainer could not be opened. */
-void cli_sweep_row_end(cli_sweep_row *row, ls_trainer *trainer, int status,
-                       const char *error);
+void cli_sweep_row_end(cli_sweep_row *row, ls_trainer *trainer, int status, const char *error);
 
 /* Returns the images per second of row number `row`, divided by the images per second of the first
  * row for which this number is known. NaN: the number is not known for `row`, or not for any

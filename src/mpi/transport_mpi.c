@@ -88,8 +88,9 @@ static int start_mpi(mpi_wire *w, const ls_wire_options *o, ls_error *err)
             "MPI_Init_thread before the first run and MPI_Finalize after the last, and pass a "
             "communicator (ls_trainer_cluster.mpi_comm)");
     if (!started && o->place)
-        return ls_fail(err, LS_EINVAL,
-                       "ls_trainer_cluster.mpi_comm needs a program that has called MPI_Init_thread");
+        return ls_fail(
+            err, LS_EINVAL,
+            "ls_trainer_cluster.mpi_comm needs a program that has called MPI_Init_thread");
     w->started = !started;
     if (started)
         MPI_Query_thread(&level);

@@ -142,7 +142,7 @@ typedef struct ls_end_values {
     const char *stopped_early, *best_checkpoint; /* NULL: none */
     ls_result result;
     double test_accuracy; /* NaN: none */
-    int skipped; /* number of steps that were skipped */
+    int skipped;          /* number of steps that were skipped */
     bool synthetic;
 } ls_end_values;
 

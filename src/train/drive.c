@@ -437,4 +437,3 @@ int ls_trainer_load_weights(ls_trainer *t, const char *path, ls_load_state state
             (int)state);
     return load(t, "ls_trainer_load_weights", path, &state, err);
 }
-
