@@ -190,6 +190,8 @@ static void add_schedule(swarm_case *c, draws *d)
     if (exponential) {
         cJSON_AddNumberToObject(s, "minimum", draw_between(d, 1e-6, 1));
         cJSON_AddNumberToObject(s, "steps", 2 + (double)draw(d, 30));
+    } else if (draw(d, 2)) {
+        cJSON_AddNumberToObject(s, "epoch_steps", 2 + (double)draw(d, 30));
     }
 }
 
