@@ -158,7 +158,10 @@ static int begin_own(ls_import *g, ls_import_value *v)
     ls_json *doc = NULL;
     int64_t dim[4] = {LS_ONNX_BATCH};
     int rank = 1;
-    if (ls_json_parse(&doc, "size", size.at ? size.at : "", size.length, g->host, NULL) == LS_OK)
+    int status = ls_json_parse(&doc, "size", size.at ? size.at : "", size.length, g->host, NULL);
+    if (status == LS_ENOMEM)
+        return ls_import_no_memory(g);
+    if (status == LS_OK)
         for (const cJSON *n = ls_json_root(doc)->child; n && rank < 4; n = n->next)
             dim[rank++] = cJSON_IsNumber(n) && n->valuedouble >= 1 && n->valuedouble < 1e6
                               ? (int64_t)n->valuedouble

@@ -76,7 +76,7 @@ static void choose_name(char out[64], const ls_import *g, const ls_onnx_node *n,
         if (cut_end(&weight, ".weight"))
             name = weight;
     }
-    if (n->op.length < sizeof op - 1) {
+    if (n->op.length > 0 && n->op.length < sizeof op - 1) {
         memcpy(op + 1, n->op.at, n->op.length);
         op[1 + n->op.length] = '\0';
         cut_end(&name, op);

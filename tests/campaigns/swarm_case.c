@@ -190,6 +190,8 @@ static void add_schedule(swarm_case *c, draws *d)
     if (exponential) {
         cJSON_AddNumberToObject(s, "minimum", draw_between(d, 1e-6, 1));
         cJSON_AddNumberToObject(s, "steps", 2 + (double)draw(d, 30));
+    } else if (draw(d, 2)) {
+        cJSON_AddNumberToObject(s, "epoch_steps", 2 + (double)draw(d, 30));
     }
 }
 
@@ -207,7 +209,8 @@ static void add_init(swarm_case *c, draws *d)
         cJSON_AddNumberToObject(init, "std", draw_between(d, 0.05, 0.5));
 }
 
-/* In the config, or in a file of its own. */
+/* In the config, or in a file of its own. Not {"onnx": FILE}: an ONNX file becomes such a list of
+ * layers when the config is read (tests/tools/test_onnx_import.c). */
 static void add_model(swarm_case *c, draws *d)
 {
     cJSON *model = swarm_model(d, &c->data, c->data.classes * c->parts);

@@ -337,6 +337,33 @@ static void names_that_are_too_many_or_doubled_are_refused(void **state)
     check_refused(&f, "at most 20000 nodes");
 }
 
+static void lack_of_memory_at_any_point_is_reported_and_nothing_leaks(void **state)
+{
+    (void)state;
+    const ls_onnx_source source = {.path = path};
+    ls_network *model = make_model(lenet_json, (ls_shape){1, 28, 28}, 10);
+    float *weights = calloc(model->floats, sizeof *weights);
+    read_back(model, weights, plain_pixels); /* leaves the file */
+    int status = LS_ENOMEM;
+    long at = 1;
+    for (; status != LS_OK && at < 1000; at++) {
+        counting_host h;
+        ls_onnx_net *net = NULL;
+        ls_error err;
+        counting_host_init(&h);
+        h.fail_at = at;
+        status = ls_onnx_import(&net, &source, &h.host, &err);
+        if (status != LS_OK && status != LS_ENOMEM)
+            fail_msg("%s", err.text);
+        ls_onnx_net_destroy(net);
+        assert_int_equal(h.live, 0);
+    }
+    assert_int_equal(status, LS_OK);
+    assert_true(at > 10);
+    free(weights);
+    free_model(model);
+}
+
 LS_TESTS(onnx_import, "unit")
 {
     const struct CMUnitTest tests[] = {
@@ -347,6 +374,7 @@ LS_TESTS(onnx_import, "unit")
         cmocka_unit_test(shapes_are_folded_whether_the_rows_are_free_or_fixed),
         cmocka_unit_test(what_is_not_read_is_refused_with_its_node),
         cmocka_unit_test(names_that_are_too_many_or_doubled_are_refused),
+        cmocka_unit_test(lack_of_memory_at_any_point_is_reported_and_nothing_leaks),
     };
     return cmocka_run_group_tests_name("onnx_import", tests, open_path, remove_path);
 }
