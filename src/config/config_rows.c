@@ -846,6 +846,6 @@ const ls_config_key ls_config_keys[] = {
     {"", "run_dir", LS_KEY_CUSTOM, LS_NOT_RECIPE, AT(run_dir), .read = read_run_dir,
      .write = write_text,
      .help = "directory of the run, which must not contain another run; `null`: none; absent: "
-             "`runs/<time>-<name>` for the program `trainer`, none for other programs"},
+             "`runs/<time>-<name>` for the program, none for programs that embed the library"},
     {.key = NULL},
 };

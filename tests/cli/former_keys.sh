@@ -15,7 +15,7 @@ grep -q '"engine": "auto"' run/config.json || fail 'the run has a key by its for
 
 run eval run
 expect_code 0
-grep -q '^test acc: 1.0000, loss 0.4503; 8 rows' stdout.txt || fail 'what the weights came to then'
+grep -q '^test acc: 1.0000, loss 0.4503, auc 1.0000, average_precision 1.0000, f1 1.0000; 8 rows' stdout.txt || fail 'what the weights came to then'
 run eval run/checkpoints/step-000000006.safetensors
 expect_code 0
 run predict run points.csv --to rows.csv
