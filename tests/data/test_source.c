@@ -175,7 +175,9 @@ static void a_source_has_classes_or_targets(void **state)
     refuses(s, LS_EINVAL,
             "mine: ls_data_source.row_type is 4; set it to LS_ROW_U8, LS_ROW_F32 or LS_ROW_F64");
     s = of((ls_row_type)0, 0);
-    refuses(s, LS_EINVAL, "mine: ls_data_source.row_type is 0, which is no type; set it to");
+    refuses(s, LS_EINVAL,
+            "mine: ls_data_source.row_type is 0, which is no type; set it to LS_ROW_U8, LS_ROW_F32 "
+            "or LS_ROW_F64");
 }
 
 LS_TESTS(data_source, "unit")
