@@ -120,6 +120,30 @@ static void lenet_comes_back(void **state)
     free_model(model);
 }
 
+static void the_examples_come_back(void **state)
+{
+    static const char *const name[] = {"fashion_mnist", "mobilenet", "resnet18"};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        char file[4096];
+        ls_json *doc;
+        ls_network *model;
+        ls_error err;
+        snprintf(file, sizeof file, TEST_SOURCE_DIR "/../../examples/%s.json", name[i]);
+        must(ls_json_read_file(&doc, file, NULL, &err), &err);
+        must(ls_network_parse(&model, doc,
+                              cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "model"),
+                              (ls_shape){1, 28, 28}, 10, NULL, &err),
+             &err);
+        float *weights = calloc(model->floats, sizeof *weights);
+        fill_weights(weights, model, 0.5f, 3);
+        read_back(model, weights, plain_pixels);
+        free(weights);
+        ls_network_destroy(model, NULL);
+        ls_json_destroy(doc);
+    }
+}
+
 /* ---- graphs of others ------------------------------------------------------------------------ */
 
 /* A graph with the input x [batch, 2, 4, 4]; nodes are added by the tests. */
@@ -369,6 +393,7 @@ LS_TESTS(onnx_import, "unit")
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layer_that_is_exported_comes_back_with_its_weights),
         cmocka_unit_test(lenet_comes_back),
+        cmocka_unit_test(the_examples_come_back),
         cmocka_unit_test(formulas_become_the_layer_that_they_stand_for),
         cmocka_unit_test(a_part_of_a_formula_that_others_read_becomes_a_layer),
         cmocka_unit_test(shapes_are_folded_whether_the_rows_are_free_or_fixed),
