@@ -77,6 +77,13 @@ static int of_no_config(const ls_fields *f)
     return 0;
 }
 
+/* Whether the key is one of a config that only the trainer writes: "source" says from which ONNX
+ * file the layers are, and a run that begins with it needs the file's weights. */
+static int is_written(const ls_fields *f, const char *key)
+{
+    return strcmp(f->what, "model") == 0 && strcmp(key, "source") == 0;
+}
+
 int __wrap_ls_fields_end(ls_fields *f)
 {
     char group[32];
@@ -84,7 +91,9 @@ int __wrap_ls_fields_end(ls_fields *f)
         return __real_ls_fields_end(f);
     group_of(group, f, 1);
     for (int i = 0; i < f->count; i++)
-        note(group, f->known[i], cJSON_GetObjectItemCaseSensitive(f->object, f->known[i]) != NULL);
+        if (!is_written(f, f->known[i]))
+            note(group, f->known[i],
+                 cJSON_GetObjectItemCaseSensitive(f->object, f->known[i]) != NULL);
     return __real_ls_fields_end(f);
 }
 

@@ -386,8 +386,11 @@ cJSON *swarm_model(draws *d, const ls_data_source *data, int outputs)
     cJSON *model = cJSON_CreateObject();
     builder b = {.d = d, .c = data->channels, .h = data->height, .w = data->width};
     int blocks = 0;
-    if (one_in(d, 3))
+    if (one_in(d, 3)) {
+        const int sides[] = {data->channels, data->height, data->width};
         cJSON_AddStringToObject(model, "name", "drawn");
+        cJSON_AddItemToObject(model, "input", cJSON_CreateIntArray(sides, 3));
+    }
     b.layers = cJSON_AddArrayToObject(model, "layers");
     b.blocks = cJSON_CreateObject();
     for (int n = draw_from(d, 0, 4); n > 0; n--)

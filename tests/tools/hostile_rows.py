@@ -166,9 +166,10 @@ def by_cli(env, folder, name, data, count):
     if done.returncode not in (0, 65) or "no prediction" not in done.stderr and done.returncode:
         raise RuntimeError(f"{name}: {done.stderr[-800:]}")
     with open(folder / "out.csv") as file:
-        rows = list(csv.reader(file))[1:]
+        header, *rows = csv.reader(file)
+    shares = [i for i, column in enumerate(header) if column.startswith("p_")]
     (folder / "out.csv").unlink()
-    found = [[float(v) if v else math.nan for v in row[2:]] for row in rows]
+    found = [[float(row[i]) if row[i] else math.nan for i in shares] for row in rows]
     empty = sum(row[1] == "" for row in rows)
     assert len(rows) == count, f"{name}: {len(rows)} rows"
     assert (done.returncode == 65) == (empty > 0), f"{name}: exit status {done.returncode}, {empty} empty rows"

@@ -9,6 +9,7 @@ cp -- "$tiny" config.json
 field() { sed -n "s/.*\"$1\":\\([-0-9.e]*\\).*/\\1/p" | tail -n 1; }
 
 expect 0 "$trainer" config.json --quiet --set run_dir=run --set metrics.tensorboard=true
+hash_of() { grep -o '"weights_sha256": *"[0-9a-f]*"' "$1/metrics.jsonl" | tail -n 1; }
 set -- run/events.out.tfevents.*
 { [ $# -eq 1 ] && [ -s "$1" ]; } || fail "no TensorBoard events"
 
@@ -184,7 +185,7 @@ has err 'data.name=syntetic: data.name: unknown dataset "syntetic"; did you mean
 expect 0 "$trainer" config.json --quiet --set init.weights=run/weights.safetensors \
     --set optimizer.lr=1e-38 --set epochs=1 --set run_dir=again
 has again/config.json '"weights": "run/weights.safetensors"'
-cmp -s again/weights.safetensors run/weights.safetensors || fail "init.weights changed the weights"
+[ "$(hash_of again)" = "$(hash_of run)" ] || fail "init.weights changed the weights"
 expect 66 "$trainer" config.json --quiet --set init.weights=nowhere.safetensors
 has err '^trainer: --set init.weights=nowhere.safetensors: nowhere.safetensors: no such file'
 expect 65 "$trainer" config.json --quiet --set init.weights=run/weights.safetensors \
