@@ -221,6 +221,9 @@ ls_import_op ls_import_constant, ls_import_shape_of, ls_import_gather, ls_import
 /* Computes Add, Sub, Mul or Div of two constants. */
 int ls_import_arithmetic(ls_import *g, const ls_onnx_node *n, ls_import_value *a,
                          ls_import_value *b);
+/* Gives the node's output the transpose of the constant `v`, a matrix of at most LS_ONNX_FOLDED
+ * integers. */
+int ls_import_turn(ls_import *g, const ls_onnx_node *n, const ls_import_value *v);
 /* Joins constants, for Concat. */
 int ls_import_join(ls_import *g, const ls_onnx_node *n);
 

@@ -510,6 +510,38 @@ static void shapes_are_folded_whether_the_rows_are_free_or_fixed(void **state)
     check_layers(&f, "[" DENSE);
 }
 
+/* The pads of F.pad(x, [0, 1, 0, 1]) as PyTorch computes them: in pairs, from the last dimension.
+ */
+static void pads_that_the_graph_computes_are_folded(void **state)
+{
+    static const int64_t ends[8] = {0, 1, 0, 1}, pairs[2] = {-1, 2}, zero = 0, last = -1,
+                         before = -INT64_MAX;
+    static const int perm[2] = {1, 0};
+    (void)state;
+    ls_onnx_file f;
+    begin(&f);
+    ls_onnx_put_int64s(&f, "ends", ends, 8);
+    ls_onnx_put_int64s(&f, "pairs", pairs, 2);
+    ls_onnx_put_int64s(&f, "zero", &zero, 1);
+    ls_onnx_put_int64s(&f, "last", &last, 1);
+    ls_onnx_put_int64s(&f, "before", &before, 1);
+    node(&f, "Reshape", "ends", "pairs", "a");
+    ls_onnx_node_begin(&f, "Slice", "b", "a");
+    ls_onnx_node_input(&f, "last");
+    ls_onnx_node_input(&f, "before");
+    ls_onnx_node_input(&f, "zero");
+    ls_onnx_node_input(&f, "last");
+    ls_onnx_node_end(&f, "b");
+    ls_onnx_node_begin(&f, "Transpose", "c", "b");
+    ls_onnx_node_ints(&f, "perm", perm, 2);
+    ls_onnx_node_end(&f, "c");
+    node(&f, "Reshape", "c", "last", "d");
+    node(&f, "Pad", "x", "d", "p");
+    window(&f, "Conv", "p", NULL, NULL, "c0");
+    end_with_mean(&f, "c0");
+    check_layers(&f, "[" PADDED("p", "[0,0,1,1]") CONV ",\"bias\":false}");
+}
+
 static void what_is_not_read_is_refused_with_its_node(void **state)
 {
     static const int64_t moved[4] = {-1, 4, 2, 4};
@@ -604,6 +636,7 @@ LS_TESTS(onnx_import, "unit")
         cmocka_unit_test(a_pad_before_other_nodes_is_a_layer),
         cmocka_unit_test(a_part_of_a_formula_that_others_read_becomes_a_layer),
         cmocka_unit_test(shapes_are_folded_whether_the_rows_are_free_or_fixed),
+        cmocka_unit_test(pads_that_the_graph_computes_are_folded),
         cmocka_unit_test(what_is_not_read_is_refused_with_its_node),
         cmocka_unit_test(names_that_are_too_many_or_doubled_are_refused),
         cmocka_unit_test(lack_of_memory_at_any_point_is_reported_and_nothing_leaks),
