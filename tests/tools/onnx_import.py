@@ -50,6 +50,16 @@ def softmax(y):
     return e / e.sum(1, keepdims=True)
 
 
+def last_operator(path):
+    """Returns the operator that gives the first output, before any Identity."""
+    graph = onnx.load(path, load_external_data=False).graph
+    nodes = {name: n for n in graph.node for name in n.output}
+    node = nodes.get(graph.output[0].name)
+    while node is not None and node.op_type == "Identity":
+        node = nodes.get(node.input[0])
+    return node.op_type if node is not None else None
+
+
 def check(reader, named, place):
     """Returns (what happened, the largest difference or None)."""
     path = Path(str(named).split("@")[0])
@@ -73,17 +83,15 @@ def check(reader, named, place):
     ours = np.fromfile(place / "y", np.float32).reshape(rows, -1)
     ranks = {2: (rows, shape[0]), 3: (rows, *shape[1:]), 4: (rows, *shape)}
     theirs = run(path, x.reshape(ranks[len(given)]))
-    nodes = [n.op_type for n in onnx.load(path, load_external_data=False).graph.node]
-    while nodes and nodes[-1] == "Identity":
-        nodes.pop()
-    if nodes and nodes[-1] in ("Softmax", "LogSoftmax"):
+    last = last_operator(path)
+    if last in ("Softmax", "LogSoftmax"):
         ours = softmax(ours)
-        theirs = np.exp(theirs) if nodes[-1] == "LogSoftmax" else theirs
+        theirs = np.exp(theirs) if last == "LogSoftmax" else theirs
     largest = max(1e-3, np.abs(theirs).max())
     worst = np.abs(ours - theirs).max() / largest
     flat = shape[1] * shape[2] == 1
     twice = run(again, x.reshape(rows, -1) if flat else x.reshape(rows, *shape))
-    if nodes and nodes[-1] in ("Softmax", "LogSoftmax"):
+    if last in ("Softmax", "LogSoftmax"):
         twice = softmax(twice)
     return "read", max(worst, np.abs(twice - theirs).max() / largest)
 
