@@ -510,9 +510,12 @@ static int with_constant(ls_import *g, const ls_onnx_node *n, char op, ls_import
         const double q = op == '+' || (op == '-' && first) ? x : op == '-' ? -x : 0;
         status = step(g, n, &v, f, q);
     }
-    if (status == LS_OK)
-        ls_import_give(g, n, &v);
-    return status;
+    if (status)
+        return status;
+    ls_import_give(g, n, &v);
+    /* what several nodes read is the x of a formula that follows, such as a Gelu of p·x + q */
+    ls_import_value *out = ls_import_output(g, n);
+    return out->form == LS_FORM_AFFINE && out->uses > 1 ? ls_import_settle(g, n, out) : LS_OK;
 }
 
 /* ---- of two formulas ------------------------------------------------------------------------- */

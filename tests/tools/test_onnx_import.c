@@ -315,6 +315,17 @@ static void gelu_with_tanh_is_read_in_every_order(void **state)
     ls_onnx_node_end(&f, "j");
     end_with_dense(&f, "j");
     check_layers(&f, wanted);
+    begin(&f); /* of x + 1, which several nodes read: x + 1 is a layer */
+    scalar(&f, "1", 1), scalar(&f, "root", 0.70710678f), scalar(&f, "half", 0.5f);
+    node(&f, "Add", "x", "1", "a");
+    node(&f, "Mul", "a", "root", "b");
+    node(&f, "Erf", "b", NULL, "e");
+    node(&f, "Add", "e", "1", "h");
+    node(&f, "Mul", "h", "a", "i");
+    node(&f, "Mul", "i", "half", "j");
+    end_with_dense(&f, "j");
+    check_layers(&f, "[{\"type\":\"affine\",\"name\":\"a\",\"offset\":1},"
+                     "{\"type\":\"gelu\",\"name\":\"j\"}," DENSE);
     begin(&f); /* something else that begins in the same way: x³ and then x + 0.5·x³ */
     scalar(&f, "half", 0.5f), scalar(&f, "3", 3);
     node(&f, "Pow", "x", "3", "p");
