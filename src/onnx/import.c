@@ -51,6 +51,7 @@ static const struct {
     {"Mul", "", ls_import_binary},
     {"Neg", "", ls_import_neg},
     {"Pad", "mode pads value", ls_import_pad},
+    {"Pow", "", ls_import_power},
     {"ReduceMean", "axes keepdims noop_with_empty_axes", ls_import_mean},
     {"Relu", "", ls_import_unary},
     {"Reshape", "allowzero", ls_import_reshape},
@@ -338,6 +339,19 @@ static int check_node(const ls_import *g, const ls_onnx_node *n, int row)
     return LS_OK;
 }
 
+/* In a file that Lockstep wrote, settles the inputs that are formulas of other layers: two layers
+ * of the user's do not become one. */
+static int settle_inputs(ls_import *g, const ls_onnx_node *n)
+{
+    int status = LS_OK;
+    for (int i = 0; i < n->inputs && g->own && status == LS_OK; i++) {
+        ls_import_value *v = ls_import_input(g, n, i);
+        if (v && v->kind == LS_VALUE_ROWS && v->node && !ls_import_same_layer(v->node, n))
+            status = ls_import_settle(g, n, v);
+    }
+    return status;
+}
+
 static int read_node(ls_import *g, const ls_onnx_node *n)
 {
     int row = 0;
@@ -347,8 +361,10 @@ static int read_node(ls_import *g, const ls_onnx_node *n)
         return fail_operator(g, n);
     int status = check_node(g, n, row);
     if (status == LS_OK)
+        status = settle_inputs(g, n);
+    if (status == LS_OK)
         status = operators[row].read(g, n);
-    if (status == LS_OK && g->large)
+    if (g->large && status != LS_ENOMEM)
         status = ls_import_fail(g, n, LS_EUNSUPPORTED,
                                 "its output has more than %d values for a row", LS_MODEL_VALUES);
     return status;

@@ -16,8 +16,9 @@ static int fail_fold(const ls_import *g, const ls_onnx_node *n)
                           LS_ONNX_FOLDED);
 }
 
-/* Finds an input that is a list, or a single number, of at most LS_ONNX_FOLDED numbers. */
-static int small_input(ls_import *g, const ls_onnx_node *n, int i, ls_import_value **out)
+/* Finds an input that is a constant of at most LS_ONNX_FOLDED numbers and `rank` dimensions. */
+static int constant_input(ls_import *g, const ls_onnx_node *n, int i, int rank,
+                          ls_import_value **out)
 {
     *out = ls_import_input(g, n, i);
     if (!*out || (*out)->kind != LS_VALUE_CONSTANT)
@@ -26,7 +27,13 @@ static int small_input(ls_import *g, const ls_onnx_node *n, int i, ls_import_val
     int status = ls_import_decode(g, *out);
     if (status)
         return status;
-    return (*out)->rank > 1 || (*out)->count > LS_ONNX_FOLDED ? fail_fold(g, n) : LS_OK;
+    return (*out)->rank > rank || (*out)->count > LS_ONNX_FOLDED ? fail_fold(g, n) : LS_OK;
+}
+
+/* Finds an input that is a list or a single number. */
+static int small_input(ls_import *g, const ls_onnx_node *n, int i, ls_import_value **out)
+{
+    return constant_input(g, n, i, 1, out);
 }
 
 int ls_import_constant(ls_import *g, const ls_onnx_node *n)
@@ -101,29 +108,51 @@ static int64_t clamp(int64_t i, int64_t count, int64_t least, int64_t most)
     return i < least ? least : i > most ? most : i;
 }
 
+/* Reads Slice of a list, or of the rows of a matrix: PyTorch computes the pads of a Pad so. */
 int ls_import_slice(ls_import *g, const ls_onnx_node *n)
 {
     static const char *const name[4] = {"starts", "ends", "axes", "steps"};
     int64_t part[4][LS_ONNX_RANK], out[LS_ONNX_FOLDED];
-    ls_import_value *v;
-    int given[4], count = 0;
-    int status = small_input(g, n, 0, &v);
+    ls_import_value *v, *slice = ls_import_output(g, n);
+    int given[4], rows = 0;
+    int status = constant_input(g, n, 0, 2, &v);
     for (int i = 0; i < 4 && status == LS_OK; i++)
         status = ls_import_list(g, n, 1 + i, name[i], part[i], LS_ONNX_RANK, &given[i]);
     if (status)
         return status;
-    const int64_t length = (int64_t)v->count, by = given[3] == 1 ? part[3][0] : 1;
-    if (v->rank != 1 || !ls_import_whole(v) || given[0] != 1 || given[1] != 1 || by == 0 ||
-        by == INT64_MIN || (given[2] == 1 && part[2][0] != 0 && part[2][0] != -1))
+    const int64_t by = given[3] == 1 ? part[3][0] : 1, axis = given[2] == 1 ? part[2][0] : 0;
+    if (v->rank < 1 || !ls_import_whole(v) || given[0] != 1 || given[1] != 1 || by == 0 ||
+        by == INT64_MIN || (axis != 0 && axis != -v->rank) || v->dim[0] < 1 || v->count == 0)
         return fail_fold(g, n);
+    const int64_t length = v->dim[0];
+    const int width = (int)v->count / (int)length;
     const int64_t from = clamp(part[0][0], length, 0, by > 0 ? length : length - 1);
     const int64_t to = clamp(part[1][0], length, by > 0 ? 0 : -1, length);
-    for (int64_t i = from; (by > 0 ? i < to : i > to) && count < LS_ONNX_FOLDED; i += by) {
-        out[count++] = ls_import_integer(v, (size_t)i);
+    for (int64_t i = from; by > 0 ? i < to : i > to; i += by) {
+        for (int k = 0; k < width; k++)
+            out[rows * width + k] = ls_import_integer(v, (size_t)(i * width + k));
+        rows++;
         if (by > LS_ONNX_FOLDED || by < -LS_ONNX_FOLDED)
             break;
     }
-    return ls_import_fold_ints(g, ls_import_output(g, n), out, count, 1);
+    status = ls_import_fold_ints(g, slice, out, rows * width, v->rank);
+    slice->dim[0] = rows;
+    slice->dim[1] = width;
+    return status;
+}
+
+/* Computes the transpose of a small matrix of integers. */
+int ls_import_turn(ls_import *g, const ls_onnx_node *n, const ls_import_value *v)
+{
+    int64_t out[LS_ONNX_FOLDED];
+    ls_import_value *turned = ls_import_output(g, n);
+    const size_t rows = (size_t)v->dim[0], columns = (size_t)v->dim[1];
+    for (size_t i = 0; i < v->count; i++)
+        out[i] = ls_import_integer(v, i % rows * columns + i / rows);
+    int status = ls_import_fold_ints(g, turned, out, (int)v->count, 2);
+    turned->dim[0] = (int64_t)columns;
+    turned->dim[1] = (int64_t)rows;
+    return status;
 }
 
 /* Reads ConstantOfShape. */

@@ -7,6 +7,8 @@
  *     x · (·)        swish     x·s·min(max(p·x + q, lo), hi)
  *     (·) / 6        swish     s = 1/6: hard_swish
  *
+ * Formulas with powers of x are those of Gelu's approximation with tanh.
+ *
  * When a node reads the value that cannot continue the formula, the value is *settled*: the layers
  * that compute the formula are written. */
 #include "onnx/importer.h"
@@ -16,6 +18,9 @@
 
 #include <math.h>
 #include <string.h>
+
+/* Largest limit, slope and offset of clip and affine. */
+static const double MOST_NUMBER = 1e30;
 
 static bool is_near(double a, double b)
 {
@@ -60,10 +65,33 @@ static int put_scale(ls_import *g, ls_import_value *v, ls_import_value *scale, d
     return status;
 }
 
-/* Writes the layer s·x, if s is not 1. */
+/* Writes the layer p·x + q, if it is not x. The file of a user's model has the layer in any case.
+ */
+static int put_affine(ls_import *g, ls_import_value *v, double p, double q)
+{
+    if ((float)p == 1 && q == 0 && !g->own) {
+        v->form = LS_FORM_PLAIN;
+        return LS_OK;
+    }
+    if (!(fabs(p) <= MOST_NUMBER) || !(fabs(q) <= MOST_NUMBER))
+        return ls_import_fail(g, v->node, LS_EUNSUPPORTED,
+                              "its constants amount to %g·x + %g; numbers up to %g are read", p, q,
+                              MOST_NUMBER);
+    int status = ls_import_begin_layer(g, v->node, "affine", v->layer, NULL);
+    if (status)
+        return status;
+    if ((float)p != 1)
+        ls_json_put_float(&g->json, "slope", (float)p);
+    if ((float)q != 0)
+        ls_json_put_float(&g->json, "offset", (float)q);
+    end_same(g, v);
+    return LS_OK;
+}
+
+/* Writes the layer s·x that ends a formula, if s is not 1. */
 static int put_factor(ls_import *g, ls_import_value *v, double s)
 {
-    return is_near(s, 1) ? LS_OK : put_scale(g, v, NULL, s, NULL, 0);
+    return is_near(s, 1) ? LS_OK : put_affine(g, v, s, 0);
 }
 
 static int put_hard_sigmoid(ls_import *g, ls_import_value *v, double slope, double offset)
@@ -79,52 +107,86 @@ static int put_hard_sigmoid(ls_import *g, ls_import_value *v, double slope, doub
     return LS_OK;
 }
 
-static int fail_clip(const ls_import *g, const ls_import_value *v)
+/* Writes an `add` or a `multiply` of the value and the output of another layer. */
+static int put_with(ls_import *g, ls_import_value *v, const char *type, int with)
 {
-    return ls_import_fail(g, v->node, LS_EUNSUPPORTED,
-                          "limits %g and %g of %g·x + %g: 0 and 6 (relu6), 0 and no limit (relu), "
-                          "and 0 and a limit that a division makes 1 (hard_sigmoid) are read",
-                          v->lo, v->hi, v->p, v->q);
+    int status = ls_import_begin_layer(g, v->node, type, v->layer, NULL);
+    if (status)
+        return status;
+    ls_import_with(g, with);
+    end_same(g, v);
+    return LS_OK;
 }
 
+/* Writes min(max(x, lo), hi). The derivative of relu and of a clip from 0 without an upper limit is
+ * the same. */
+static int put_clip(ls_import *g, ls_import_value *v, double lo, double hi)
+{
+    const double limit[2] = {lo, hi};
+    static const char *const name[2] = {"min", "max"};
+    if (lo == 0 && hi == 6)
+        return put_plain(g, v, "relu6");
+    if (lo == 0 && hi == INFINITY && !g->own)
+        return put_plain(g, v, "relu");
+    if (lo == -INFINITY && hi == INFINITY)
+        return LS_OK;
+    if (!((float)lo < (float)hi) || (fabs(lo) > MOST_NUMBER && lo != -INFINITY) ||
+        (fabs(hi) > MOST_NUMBER && hi != INFINITY))
+        return ls_import_fail(g, v->node, LS_EUNSUPPORTED,
+                              "its limits are %g and %g; a lower limit below the upper one, both "
+                              "from %g to %g, are read",
+                              lo, hi, -MOST_NUMBER, MOST_NUMBER);
+    int status = ls_import_begin_layer(g, v->node, "clip", v->layer, NULL);
+    if (status)
+        return status;
+    for (int i = 0; i < 2; i++)
+        if (isfinite(limit[i]))
+            ls_json_put_float(&g->json, name[i], (float)limit[i]);
+    end_same(g, v);
+    return LS_OK;
+}
+
+/* Settles s·min(max(p·x + q, lo), hi): a hard_sigmoid if its values are 0 to 1, else a clip. */
 static int settle_clip(ls_import *g, ls_import_value *v)
 {
-    const bool same = is_near(v->p, 1) && fabs(v->q) < 1e-6 && v->lo == 0;
-    const double s = v->s, top = v->hi * v->s;
-    int status;
-    if (same && isinf(v->hi)) {
-        status = put_plain(g, v, "relu");
-    } else if (same && v->hi == 6) {
-        status = put_plain(g, v, "relu6");
-    } else if (v->lo == 0 && v->hi > 0 && v->p > 0 && isfinite(v->hi) && s > 0) {
-        /* s·min(max(p·x + q, 0), hi) = s·hi·min(max((p·x + q) / hi, 0), 1) */
-        status = put_hard_sigmoid(g, v, v->p / v->hi, v->q / v->hi);
-        return status ? status : put_factor(g, v, top);
-    } else {
-        return fail_clip(g, v);
-    }
+    const double p = v->p, q = v->q, lo = v->lo, hi = v->hi, s = v->s;
+    const bool same = (float)p == 1 && q == 0;
+    /* s·min(max(p·x + q, 0), hi) = s·hi·min(max((p·x + q) / hi, 0), 1) */
+    if (!same && lo == 0 && p > 0 && isfinite(hi) && is_near(s * hi, 1) && p / hi <= 16 &&
+        fabs(q / hi) <= 16)
+        return put_hard_sigmoid(g, v, p / hi, q / hi);
+    int status = same ? LS_OK : put_affine(g, v, p, q);
+    if (status == LS_OK)
+        status = put_clip(g, v, lo, hi);
+    v->form = LS_FORM_PLAIN;
     return status ? status : put_factor(g, v, s);
 }
 
-/* Settles x·s·min(max(p·x + q, 0), hi): hard_swish, or a hard_sigmoid and a product. */
+/* Settles x·s·min(max(p·x + q, lo), hi): hard_swish, or a product. */
 static int settle_swish(ls_import *g, ls_import_value *v)
 {
     const int x = v->layer;
-    const double top = v->s * v->hi;
-    if (v->lo != 0 || !(v->hi > 0) || !isfinite(v->hi) || !(v->p > 0) || !(top > 0))
-        return fail_clip(g, v);
-    if (is_near(v->p / v->hi, 1.0 / 6) && is_near(v->q / v->hi, 0.5)) {
-        int status = put_plain(g, v, "hard_swish");
-        return status ? status : put_factor(g, v, top);
+    const double s = v->s, hi = v->hi;
+    int status;
+    if (v->lo == 0 && hi > 0 && isfinite(hi) && is_near(v->p / hi, 1.0 / 6) &&
+        is_near(v->q / hi, 0.5)) {
+        status = put_plain(g, v, "hard_swish");
+        return status ? status : put_factor(g, v, s * hi);
     }
-    int status = put_hard_sigmoid(g, v, v->p / v->hi, v->q / v->hi);
-    if (status == LS_OK)
-        status = ls_import_begin_layer(g, v->node, "multiply", x, NULL);
+    status = settle_clip(g, v);
+    return status ? status : put_with(g, v, "multiply", x);
+}
+
+/* Writes a gelu: with erf, or the approximation with tanh. */
+static int put_gelu(ls_import *g, ls_import_value *v, bool approximate)
+{
+    int status = ls_import_begin_layer(g, v->node, "gelu", v->layer, NULL);
     if (status)
         return status;
-    ls_import_with(g, v->layer);
+    if (approximate)
+        ls_json_put_string(&g->json, "approximate", "tanh");
     end_same(g, v);
-    return put_factor(g, v, top);
+    return LS_OK;
 }
 
 static int settle_gelu(ls_import *g, ls_import_value *v)
@@ -133,8 +195,62 @@ static int settle_gelu(ls_import *g, ls_import_value *v)
         return ls_import_fail(g, v->node, LS_EUNSUPPORTED,
                               "Erf is read as a part of Gelu, x·(1 + erf(x/√2))/2");
     const double s = v->s;
-    int status = put_plain(g, v, "gelu");
+    int status = put_gelu(g, v, false);
     return status ? status : put_factor(g, v, 2 * s);
+}
+
+/* Settles t·x² + q or t·x³ + p·x + q. */
+static int settle_power(ls_import *g, ls_import_value *v)
+{
+    const bool cube = v->form == LS_FORM_CUBE;
+    const double t = v->t, p = cube ? v->p : 0, q = v->q;
+    ls_import_value x = *v;
+    int status = put_with(g, v, "multiply", x.layer);
+    if (status == LS_OK && cube)
+        status = put_with(g, v, "multiply", x.layer);
+    if (status == LS_OK && ((float)t != 1 || q != 0))
+        status = put_affine(g, v, t, q);
+    if (status || p == 0)
+        return status;
+    status = (float)p == 1 ? LS_OK : put_affine(g, &x, p, 0);
+    return status ? status : put_with(g, v, "add", x.layer);
+}
+
+/* Settles s·(tanh(t·x³ + p·x) + q), or x times it: the approximation of gelu, or its parts. */
+static int settle_tanh(ls_import *g, ls_import_value *v)
+{
+    const double root = 0.7978845608028654; /* √(2/π) */
+    const double s = v->s, q = v->q;
+    const bool product = v->form == LS_FORM_GELU2;
+    const int x = v->layer;
+    int status;
+    if (product && is_near(v->p, root) && is_near(v->t, root * 0.044715) && is_near(q, 1)) {
+        status = put_gelu(g, v, true);
+        return status ? status : put_factor(g, v, 2 * s);
+    }
+    v->form = LS_FORM_CUBE, v->q = 0;
+    status = settle_power(g, v);
+    if (status == LS_OK)
+        status = put_plain(g, v, "tanh");
+    if (status == LS_OK)
+        status = put_affine(g, v, s, s * q);
+    return status == LS_OK && product ? put_with(g, v, "multiply", x) : status;
+}
+
+int ls_import_put_pad(ls_import *g, const ls_onnx_node *named, int *layer, const int pad[4])
+{
+    static const ls_onnx_node unnamed = {0};
+    ls_shape s = ls_import_shape(g, *layer);
+    int status = ls_import_begin_layer(g, named ? named : &unnamed, "pad", *layer, NULL);
+    if (status)
+        return status;
+    ls_json_open_array(&g->json, "padding");
+    for (int i = 0; i < 4; i++)
+        ls_json_put_int(&g->json, NULL, pad[i]);
+    ls_json_close(&g->json);
+    s.h += pad[0] + pad[2], s.w += pad[1] + pad[3];
+    *layer = ls_import_end_layer(g, s);
+    return LS_OK;
 }
 
 /* Settles the product of a vector and a matrix: a dense layer with the bias `bias`, or without one
@@ -169,12 +285,7 @@ int ls_import_settle(ls_import *g, const ls_onnx_node *n, ls_import_value *v)
                               "rows it is not read");
     switch (v->form) {
     case LS_FORM_PLAIN: return LS_OK;
-    case LS_FORM_AFFINE:
-        if (is_near(v->p, 1) && fabs(v->q) < 1e-12) {
-            v->form = LS_FORM_PLAIN;
-            return LS_OK;
-        }
-        return put_scale(g, v, NULL, v->p, NULL, v->q);
+    case LS_FORM_AFFINE: return put_affine(g, v, v->p, v->q);
     case LS_FORM_CLIP: return settle_clip(g, v);
     case LS_FORM_SWISH: return settle_swish(g, v);
     case LS_FORM_SIGMOID:
@@ -185,11 +296,15 @@ int ls_import_settle(ls_import *g, const ls_onnx_node *n, ls_import_value *v)
         return status ? status : put_factor(g, v, s);
     case LS_FORM_ERF:
     case LS_FORM_GELU: return settle_gelu(g, v);
+    case LS_FORM_SQUARE:
+    case LS_FORM_CUBE: return settle_power(g, v);
+    case LS_FORM_TANH:
+    case LS_FORM_GELU2: return settle_tanh(g, v);
     case LS_FORM_PRODUCT: return settle_product(g, v, NULL);
     case LS_FORM_PAD:
-        return ls_import_fail(g, n, LS_EUNSUPPORTED,
-                              "it reads the output of a Pad, which is read before Conv, MaxPool "
-                              "and AveragePool");
+        status = ls_import_put_pad(g, v->node, &v->layer, v->pad);
+        v->form = status ? v->form : LS_FORM_PLAIN;
+        return status;
     case LS_FORM_SOFTMAX: break;
     }
     return ls_import_fail(g, n, LS_EUNSUPPORTED,
@@ -259,6 +374,17 @@ static bool same_view(const ls_import_value *a, const ls_import_value *b)
     return a->rank == b->rank && memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]) == 0;
 }
 
+bool ls_import_same_layer(const ls_onnx_node *a, const ls_onnx_node *b)
+{
+    ls_onnx_text name[2] = {a->name, b->name};
+    for (int i = 0; i < 2; i++) {
+        const char *colon = name[i].length ? memchr(name[i].at, ':', name[i].length) : NULL;
+        if (colon)
+            name[i].length = (size_t)(colon - name[i].at);
+    }
+    return ls_onnx_same(name[0], name[1]);
+}
+
 /* Returns whether a node may be a part of a formula. In a file that Lockstep wrote, only nodes
  * whose names have a colon are parts of one layer; a `sigmoid` and a `multiply` of the user's stay
  * two. */
@@ -286,7 +412,10 @@ static int step(ls_import *g, const ls_onnx_node *n, ls_import_value *v, double 
     switch (v->form) {
     case LS_FORM_PLAIN: v->p = f, v->q = c, v->form = LS_FORM_AFFINE; return LS_OK;
     case LS_FORM_AFFINE: v->p *= f, v->q = v->q * f + c; return LS_OK;
+    case LS_FORM_SQUARE:
+    case LS_FORM_CUBE: v->t *= f, v->p *= f, v->q = v->q * f + c; return LS_OK;
     case LS_FORM_ERF:
+    case LS_FORM_TANH:
         v->s *= f;
         v->q += v->s != 0 ? c / v->s : 0;
         return LS_OK;
@@ -295,6 +424,7 @@ static int step(ls_import *g, const ls_onnx_node *n, ls_import_value *v, double 
     case LS_FORM_SIGMOID:
     case LS_FORM_SILU:
     case LS_FORM_GELU:
+    case LS_FORM_GELU2:
         if (c == 0) {
             v->s *= f;
             return LS_OK;
@@ -373,36 +503,65 @@ static int with_constant(ls_import *g, const ls_onnx_node *n, char op, ls_import
         status = settle_product(g, &v, c);
     } else if (!ls_import_scalar(&x, c)) {
         status = step_channels(g, n, op, &v, c, first);
-    } else if (!isfinite(x) || (x == 0 && (op == '*' || op == '/'))) {
+    } else if (!isfinite(x) || (x == 0 && (op == '/' || (op == '*' && !g->own)))) {
         return ls_import_fail(g, n, LS_EUNSUPPORTED, "its constant is %g", x);
     } else {
         const double f = op == '*' ? x : op == '/' ? 1 / x : op == '-' && first ? -1 : 1;
         const double q = op == '+' || (op == '-' && first) ? x : op == '-' ? -x : 0;
         status = step(g, n, &v, f, q);
     }
-    if (status == LS_OK)
-        ls_import_give(g, n, &v);
-    return status;
+    if (status)
+        return status;
+    ls_import_give(g, n, &v);
+    /* what several nodes read is the x of a formula that follows, such as a Gelu of p·x + q */
+    ls_import_value *out = ls_import_output(g, n);
+    return out->form == LS_FORM_AFFINE && out->uses > 1 ? ls_import_settle(g, n, out) : LS_OK;
 }
 
 /* ---- of two formulas ------------------------------------------------------------------------- */
+
+/* Returns whether a value is p·x, and sets *p. */
+static bool is_linear(const ls_import_value *v, double *p)
+{
+    *p = v->form == LS_FORM_PLAIN ? 1 : v->p;
+    return v->form == LS_FORM_PLAIN || (v->form == LS_FORM_AFFINE && v->q == 0);
+}
 
 /* Continues a formula: x, or p·x, times a formula over the same x. */
 static bool multiply_formulas(ls_import_value *out, const ls_import_value *x,
                               const ls_import_value *by)
 {
-    const bool plain = x->form == LS_FORM_PLAIN;
-    if (x->layer != by->layer || !same_view(x, by) ||
-        (!plain && (x->form != LS_FORM_AFFINE || x->q != 0)))
+    double p, r;
+    if (x->layer != by->layer || !same_view(x, by) || !is_linear(x, &p))
         return false;
     *out = *by;
-    out->s *= plain ? 1 : x->p;
+    out->s *= p;
+    if (is_linear(by, &r)) {
+        out->form = LS_FORM_SQUARE, out->t = p * r, out->p = out->q = 0;
+        return true;
+    }
     switch (by->form) {
+    case LS_FORM_SQUARE:
+        out->form = LS_FORM_CUBE, out->t = p * by->t, out->p = p * by->q, out->q = 0;
+        return true;
     case LS_FORM_CLIP: out->form = LS_FORM_SWISH; return true;
     case LS_FORM_SIGMOID: out->form = LS_FORM_SILU; return true;
     case LS_FORM_ERF: out->form = LS_FORM_GELU; return true;
+    case LS_FORM_TANH: out->form = LS_FORM_GELU2; return true;
     default: return false;
     }
+}
+
+/* Continues a formula: x, or p·x, plus t·x³. */
+static bool add_formulas(ls_import_value *out, const ls_import_value *x, const ls_import_value *to)
+{
+    double p;
+    if (x->layer != to->layer || !same_view(x, to) || !is_linear(x, &p) ||
+        to->form != LS_FORM_CUBE || to->p != 0 || to->q != 0)
+        return false;
+    *out = *to;
+    out->p = p;
+    return true;
 }
 
 static bool is_pixel(const ls_shape *s)
@@ -472,8 +631,9 @@ int ls_import_binary(ls_import *g, const ls_onnx_node *n)
         return with_constant(g, n, op, *a, b, false);
     if (a->kind == LS_VALUE_CONSTANT)
         return with_constant(g, n, op, *b, a, true);
-    if (op == '*' && is_formula(g, n) &&
-        (multiply_formulas(&v, a, b) || multiply_formulas(&v, b, a))) {
+    if (is_formula(g, n) &&
+        ((op == '*' && (multiply_formulas(&v, a, b) || multiply_formulas(&v, b, a))) ||
+         (op == '+' && (add_formulas(&v, a, b) || add_formulas(&v, b, a))))) {
         ls_import_give(g, n, &v);
         return LS_OK;
     }
@@ -541,6 +701,12 @@ int ls_import_unary(ls_import *g, const ls_onnx_node *n)
         v.form = LS_FORM_ERF, v.s = 1;
         return give_formula(g, n, &v);
     }
+    if (in && ls_onnx_is(n->op, "Tanh") && in->kind == LS_VALUE_ROWS && in->form == LS_FORM_CUBE &&
+        in->q == 0) {
+        v = *in;
+        v.form = LS_FORM_TANH, v.s = 1;
+        return give_formula(g, n, &v);
+    }
     status = settled_input(g, n, &v);
     if (status)
         return status;
@@ -552,10 +718,30 @@ int ls_import_unary(ls_import *g, const ls_onnx_node *n)
         v.form = LS_FORM_CLIP, v.lo = 0, v.hi = 1;
         v.p = ls_import_float(g, n, "alpha", (double)0.2f);
         v.q = ls_import_float(g, n, "beta", 0.5);
+        if (g->own)
+            status = put_hard_sigmoid(g, &v, v.p, v.q);
     } else {
         status = simple(g, n, &v);
     }
     return status ? status : give_formula(g, n, &v);
+}
+
+/* Reads Pow with the exponent 2 or 3. */
+int ls_import_power(ls_import *g, const ls_onnx_node *n)
+{
+    ls_import_value *by = ls_import_input(g, n, 1), v;
+    double exponent = 0;
+    int status = by && by->kind == LS_VALUE_CONSTANT ? ls_import_decode(g, by) : LS_EUNSUPPORTED;
+    if (status == LS_EUNSUPPORTED ||
+        (status == LS_OK && (!ls_import_scalar(&exponent, by) || (exponent != 2 && exponent != 3))))
+        return ls_import_fail(g, n, LS_EUNSUPPORTED, "the exponents 2 and 3 are read");
+    if (status == LS_OK)
+        status = settled_input(g, n, &v);
+    if (status)
+        return status;
+    v.form = exponent == 2 ? LS_FORM_SQUARE : LS_FORM_CUBE;
+    v.p = 0, v.t = 1;
+    return give_formula(g, n, &v);
 }
 
 int ls_import_neg(ls_import *g, const ls_onnx_node *n)
@@ -637,12 +823,13 @@ int ls_import_gelu(ls_import *g, const ls_onnx_node *n)
 {
     const ls_onnx_text form = ls_import_text(g, n, "approximate");
     ls_import_value v;
-    if (form.length && !ls_onnx_is(form, "none"))
+    const bool approximate = ls_onnx_is(form, "tanh");
+    if (form.length && !approximate && !ls_onnx_is(form, "none"))
         return ls_import_fail(g, n, LS_EUNSUPPORTED,
-                              "attribute \"approximate\": \"none\" is read (the form with erf)");
+                              "attribute \"approximate\": \"none\" and \"tanh\" are read");
     int status = settled_input(g, n, &v);
     if (status == LS_OK)
-        status = put_plain(g, &v, "gelu");
+        status = put_gelu(g, &v, approximate);
     if (status == LS_OK)
         ls_import_give(g, n, &v);
     return status;

@@ -95,23 +95,35 @@ static int read_pads(const ls_import *g, const ls_onnx_node *n, window *w, const
     return LS_OK;
 }
 
-/* Reads the attributes of a window. `pad`: zeros that a Pad node has put around the image. */
+/* Reads the attributes of a window. w->k: the kernel's size if the node does not say it, or 0.
+ * `pad`: zeros that a Pad node has put around the image. */
 static int read_window(const ls_import *g, const ls_onnx_node *n, window *w, const ls_shape *in,
                        const int pad[4])
 {
-    *w = (window){.s = {1, 1}, .d = {1, 1}};
+    *w = (window){.k = {w->k[0], w->k[1]}, .s = {1, 1}, .d = {1, 1}};
     int status = read_pair(g, n, "kernel_shape", w->k);
     if (status == LS_OK)
         status = read_pair(g, n, "strides", w->s);
     if (status == LS_OK)
         status = read_pair(g, n, "dilations", w->d);
     const ls_shape padded = {in->c, in->h + pad[0] + pad[2], in->w + pad[1] + pad[3]};
+    if (status == LS_OK && !w->k[0])
+        return ls_import_fail(g, n, LS_EDATA, "expected the attribute \"kernel_shape\"");
     if (status == LS_OK)
-        status = w->k[0] ? read_pads(g, n, w, &padded) : LS_OK;
+        status = read_pads(g, n, w, &padded);
     for (int i = 0; i < 4; i++)
         w->pad[i] += pad[i];
     w->ceil = ls_import_int(g, n, "ceil_mode", 0) != 0;
     return status;
+}
+
+/* Returns whether the padding is smaller than the window, as layers need it. */
+static bool is_small(const window *w)
+{
+    bool small = true;
+    for (int i = 0; i < 4; i++)
+        small &= w->pad[i] <= (w->k[i % 2] - 1) * w->d[i % 2];
+    return small;
 }
 
 /* Computes the shape of the output of a window, as ONNX does. */
@@ -175,26 +187,81 @@ static int padded_image(ls_import *g, const ls_onnx_node *n, ls_import_value *v,
 /* ---- convolutions ---------------------------------------------------------------------------- */
 
 static int check_conv(const ls_import *g, const ls_onnx_node *n, const ls_import_value *weight,
-                      const ls_import_value *bias, const ls_shape *s, int64_t groups, window *w)
+                      const ls_import_value *bias, const ls_shape *s, int64_t groups)
 {
     const int64_t *dim = weight->dim;
     if (weight->rank != 4)
         return ls_import_fail(g, n, LS_EUNSUPPORTED,
                               "its weights have %d dimensions; 4 are read (images)", weight->rank);
-    for (int i = 0; i < 2; i++) {
-        if (!w->k[i])
-            w->k[i] = dim[2 + i];
-        if (w->k[i] != dim[2 + i] || w->k[i] < 1 || w->k[i] > 255)
-            return ls_import_fail(g, n, LS_EUNSUPPORTED,
-                                  "attribute \"kernel_shape\": the shape of the weights, from 1 to "
-                                  "255, is read");
-    }
     if (groups < 1 || dim[0] < 1 || dim[0] % groups || dim[1] * groups != s->c ||
         (bias && bias->count != (size_t)dim[0]))
         return ls_import_fail(g, n, LS_EDATA,
                               "its weights, bias and \"group\" do not fit its input of %d channels",
                               s->c);
     return LS_OK;
+}
+
+/* Reads the window of a convolution. */
+static int conv_window(const ls_import *g, const ls_onnx_node *n, const ls_import_value *weight,
+                       const ls_shape *s, const int pad[4], window *w)
+{
+    const int64_t *k = weight->dim + 2;
+    *w = (window){.k = {k[0], k[1]}};
+    int status = LS_OK;
+    if (k[0] >= 1 && k[0] <= 255 && k[1] >= 1 && k[1] <= 255)
+        status = read_window(g, n, w, s, pad);
+    if (status == LS_OK && (w->k[0] != k[0] || w->k[1] != k[1] || !w->s[0]))
+        return ls_import_fail(g, n, LS_EUNSUPPORTED,
+                              "attribute \"kernel_shape\": the shape of the weights, from 1 to "
+                              "255, is read");
+    return status;
+}
+
+/* Writes a `pad` layer if a convolution has no padding like it: one that differs from side to side,
+ * or is not smaller than the kernel. `x`: what the convolution reads. */
+static int pad_conv(ls_import *g, const ls_onnx_node *n, const ls_import_value *x, window *w,
+                    int *layer, ls_shape *s)
+{
+    int pad[4];
+    if (w->pad[0] == w->pad[2] && w->pad[1] == w->pad[3] && is_small(w))
+        return LS_OK;
+    for (int i = 0; i < 4; i++) {
+        if (w->pad[i] > 254)
+            return ls_import_fail(g, n, LS_EUNSUPPORTED,
+                                  "it pads an image by %lld pixels on one side; 0 to 254 are read",
+                                  (long long)w->pad[i]);
+        pad[i] = (int)w->pad[i];
+        w->pad[i] = 0;
+    }
+    int status = ls_import_put_pad(g, x->form == LS_FORM_PAD ? x->node : NULL, layer, pad);
+    if (status == LS_OK)
+        *s = ls_import_shape(g, *layer);
+    return status;
+}
+
+/* Writes a convolution whose inputs and window have been read. `s`: the shape of its output. */
+static int put_conv(ls_import *g, const ls_onnx_node *n, int layer, const window *w,
+                    ls_import_value *weight, ls_import_value *bias, ls_shape s)
+{
+    const int64_t groups = ls_import_int(g, n, "group", 1);
+    int status = ls_import_begin_layer(g, n, "conv2d", layer, weight);
+    if (status)
+        return status;
+    s.c = (int)weight->dim[0];
+    ls_json_put_int(&g->json, "out", s.c);
+    put_window(g, w);
+    if (w->d[0] > 1 || w->d[1] > 1)
+        put_pair(g, "dilation", w->d);
+    if (groups > 1)
+        ls_json_put_int(&g->json, "groups", groups);
+    if (!bias)
+        ls_json_put_bool(&g->json, "bias", false);
+    status = ls_import_add_weight(g, n, weight, false, 1, weight->count, 0);
+    if (status == LS_OK && bias)
+        status = ls_import_add_weight(g, n, bias, false, 1, bias->count, 0);
+    if (status == LS_OK)
+        give_layer(g, n, ls_import_end_layer(g, s), 4);
+    return status;
 }
 
 int ls_import_conv(ls_import *g, const ls_onnx_node *n)
@@ -212,44 +279,15 @@ int ls_import_conv(ls_import *g, const ls_onnx_node *n)
         status = constant_input(g, n, 2, &bias);
     if (status == LS_OK)
         status = padded_image(g, n, x, &layer, &s, pad);
-    if (status)
-        return status;
-    const int64_t groups = ls_import_int(g, n, "group", 1);
-    /* without "kernel_shape" it is that of the weights, which auto_pad needs */
-    window k = {.k = {0}};
-    status = check_conv(g, n, weight, bias, &s, groups, &k);
     if (status == LS_OK)
-        status = read_window(g, n, &w, &s, pad);
-    if (status == LS_OK && !w.k[0]) {
-        memcpy(w.k, k.k, sizeof w.k);
-        memset(w.pad, 0, sizeof w.pad);
-        status = read_pads(g, n, &w, &s);
-        for (int i = 0; i < 4; i++)
-            w.pad[i] += pad[i];
-    }
+        status = check_conv(g, n, weight, bias, &s, ls_import_int(g, n, "group", 1));
     if (status == LS_OK)
-        status = check_conv(g, n, weight, bias, &s, groups, &w);
+        status = conv_window(g, n, weight, &s, pad, &w);
+    if (status == LS_OK)
+        status = pad_conv(g, n, x, &w, &layer, &s);
     if (status == LS_OK)
         status = shape_window(g, n, &w, &s);
-    if (status == LS_OK)
-        status = ls_import_begin_layer(g, n, "conv2d", layer, weight);
-    if (status)
-        return status;
-    s.c = (int)weight->dim[0];
-    ls_json_put_int(&g->json, "out", s.c);
-    put_window(g, &w);
-    if (w.d[0] > 1 || w.d[1] > 1)
-        put_pair(g, "dilation", w.d);
-    if (groups > 1)
-        ls_json_put_int(&g->json, "groups", groups);
-    if (!bias)
-        ls_json_put_bool(&g->json, "bias", false);
-    status = ls_import_add_weight(g, n, weight, false, 1, weight->count, 0);
-    if (status == LS_OK && bias)
-        status = ls_import_add_weight(g, n, bias, false, 1, bias->count, 0);
-    if (status == LS_OK)
-        give_layer(g, n, ls_import_end_layer(g, s), 4);
-    return status;
+    return status ? status : put_conv(g, n, layer, &w, weight, bias, s);
 }
 
 int ls_import_pad(ls_import *g, const ls_onnx_node *n)
@@ -391,25 +429,44 @@ static bool is_padded(const int pad[4])
     return pad[0] || pad[1] || pad[2] || pad[3];
 }
 
-/* Checks that padding means the same as in a layer. `pad`: zeros of a Pad node, which are pixels
- * like others for the pool. */
-static int check_average(const ls_import *g, const ls_onnx_node *n, const window *w,
-                         const ls_shape *s, const int pad[4])
+/* Decides what becomes of the zeros `pad` that a Pad node has put around the image `x`, on which
+ * the window lies: padding of the pool, or a layer of their own. */
+static int pad_pool(ls_import *g, const ls_onnx_node *n, ls_import_value *x, window *w, ls_shape *s,
+                    int pad[4])
 {
-    const bool max = ls_onnx_is(n->op, "MaxPool"), padded = is_padded(pad);
+    const bool max = ls_onnx_is(n->op, "MaxPool");
     const bool counts = ls_import_int(g, n, "count_include_pad", 0) != 0;
-    const int side[2] = {s->h, s->w};
-    bool own = false, beyond = false;
+    bool own = false;
     for (int i = 0; i < 4; i++)
         own |= w->pad[i] != pad[i];
+    if (is_padded(pad) && (max || (own && !counts) || !is_small(w))) {
+        int status = ls_import_settle(g, n, x);
+        if (status)
+            return status;
+        for (int i = 0; i < 4; i++)
+            w->pad[i] -= pad[i], pad[i] = 0;
+        *s = ls_import_shape(g, x->layer);
+    }
+    if (is_small(w))
+        return LS_OK;
+    return ls_import_fail(g, n, LS_EUNSUPPORTED,
+                          "attribute \"pads\": padding smaller than the kernel, which is "
+                          "%lld×%lld, is read",
+                          (long long)w->k[0], (long long)w->k[1]);
+}
+
+static int check_pool(const ls_import *g, const ls_onnx_node *n, const window *w, const ls_shape *s)
+{
+    const int side[2] = {s->h, s->w};
+    bool beyond = false;
     for (int i = 0; i < 2; i++)
         beyond |= w->ceil && (side[i] + w->pad[i] + w->pad[2 + i] - w->k[i]) % w->s[i] != 0;
-    if (padded && (max || (own && !counts)))
-        return ls_import_fail(g, n, LS_EUNSUPPORTED,
-                              "it reads the output of a Pad; AveragePool without pads of its own, "
-                              "or with \"count_include_pad\" 1, is read there");
+    if (w->d[0] != 1 || w->d[1] != 1)
+        return ls_import_fail(g, n, LS_EUNSUPPORTED, "attribute \"dilations\": 1 is read");
+    if (ls_import_int(g, n, "storage_order", 0) != 0)
+        return ls_import_fail(g, n, LS_EUNSUPPORTED, "attribute \"storage_order\": 0 is read");
     /* what such a window is divided by depends on the version of the operators */
-    if (!max && counts && beyond)
+    if (ls_import_int(g, n, "count_include_pad", 0) && beyond)
         return ls_import_fail(g, n, LS_EUNSUPPORTED,
                               "attribute \"ceil_mode\": with \"count_include_pad\" and a window "
                               "that extends beyond the padding it is not read");
@@ -422,25 +479,20 @@ int ls_import_pool(ls_import *g, const ls_onnx_node *n)
     ls_import_value *x;
     int layer, pad[4];
     ls_shape s;
-    window w;
+    window w = {.k = {0}};
     int status = need_input(g, n, 0, &x);
     if (status == LS_OK)
         status = padded_image(g, n, x, &layer, &s, pad);
     if (status == LS_OK)
         status = read_window(g, n, &w, &s, pad);
-    if (status == LS_OK && !w.k[0])
-        return ls_import_fail(g, n, LS_EDATA, "expected the attribute \"kernel_shape\"");
-    if (status == LS_OK && (w.d[0] != 1 || w.d[1] != 1))
-        return ls_import_fail(g, n, LS_EUNSUPPORTED, "attribute \"dilations\": 1 is read");
-    if (status == LS_OK && ls_import_int(g, n, "storage_order", 0) != 0)
-        return ls_import_fail(g, n, LS_EUNSUPPORTED, "attribute \"storage_order\": 0 is read");
-    if (status)
-        return status;
-    status = check_average(g, n, &w, &s, pad);
+    if (status == LS_OK)
+        status = check_pool(g, n, &w, &s);
+    if (status == LS_OK)
+        status = pad_pool(g, n, x, &w, &s, pad);
     if (status == LS_OK)
         status = shape_window(g, n, &w, &s);
     if (status == LS_OK)
-        status = ls_import_begin_layer(g, n, max ? "max_pool" : "avg_pool", layer, NULL);
+        status = ls_import_begin_layer(g, n, max ? "max_pool" : "avg_pool", x->layer, NULL);
     if (status)
         return status;
     put_window(g, &w);

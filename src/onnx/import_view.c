@@ -241,6 +241,8 @@ int ls_import_transpose(ls_import *g, const ls_onnx_node *n)
         return give_view(g, n, v, dim, v->rank);
     if (v->kind != LS_VALUE_CONSTANT || v->rank != 2)
         return fail_move(g, n);
+    if (ls_import_whole(v) && v->count <= LS_ONNX_FOLDED)
+        return ls_import_turn(g, n, v);
     status = give_view(g, n, v, dim, v->rank);
     if (status == LS_OK && perm[0] == 1)
         ls_import_output(g, n)->swapped = !v->swapped;

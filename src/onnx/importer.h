@@ -25,6 +25,10 @@ typedef enum ls_form {
     LS_FORM_SILU,    /* x·s·sigmoid(x) */
     LS_FORM_ERF,     /* s·(erf(p·x) + q) */
     LS_FORM_GELU,    /* x·s·(erf(p·x) + q) */
+    LS_FORM_SQUARE,  /* t·x² + q */
+    LS_FORM_CUBE,    /* t·x³ + p·x + q */
+    LS_FORM_TANH,    /* s·(tanh(t·x³ + p·x) + q) */
+    LS_FORM_GELU2,   /* x·s·(tanh(t·x³ + p·x) + q) */
     LS_FORM_PAD,     /* x with zeros around it */
     LS_FORM_PRODUCT, /* the product of x and a constant matrix, to which a bias may be added */
     LS_FORM_SOFTMAX  /* the softmax of x, or its logarithm, over the classes */
@@ -51,7 +55,7 @@ typedef struct ls_import_value {
     const ls_onnx_node *node; /* the node that gives the value */
     int layer;                /* index in ls_import.layer, or LS_INPUT */
     ls_form form;
-    double p, q, lo, hi, s;         /* the numbers of the formula */
+    double p, q, lo, hi, s, t;      /* the numbers of the formula */
     int pad[4];                     /* of LS_FORM_PAD: top, left, bottom, right */
     struct ls_import_value *matrix; /* of LS_FORM_PRODUCT */
     bool begin;                     /* the rows themselves: what the first layer reads */
@@ -183,6 +187,12 @@ int ls_import_finish_net(ls_onnx_net **out, ls_import *g);
 
 /* Writes the layers that a formula needs, so that the value is plain. */
 int ls_import_settle(ls_import *g, const ls_onnx_node *n, ls_import_value *v);
+/* Writes a `pad` layer that reads *layer, and sets *layer to it. `pad`: zeros at the top, left,
+ * bottom and right, at most 254 each. `named`: the node after which the layer is named, or NULL. */
+int ls_import_put_pad(ls_import *g, const ls_onnx_node *named, int *layer, const int pad[4]);
+/* Returns whether two nodes belong to one layer of a file that Lockstep wrote: their names are
+ * equal up to a colon. */
+bool ls_import_same_layer(const ls_onnx_node *a, const ls_onnx_node *b);
 /* Settles a value that must be an image [rows, c, h, w], and returns its layer and shape. */
 int ls_import_image(ls_import *g, const ls_onnx_node *n, ls_import_value *v, int *layer,
                     ls_shape *shape);
@@ -197,7 +207,7 @@ typedef int ls_import_op(ls_import *g, const ls_onnx_node *n);
 
 /* import_form.c */
 ls_import_op ls_import_unary, ls_import_binary, ls_import_clip, ls_import_limit, ls_import_gelu,
-    ls_import_neg, ls_import_sum;
+    ls_import_neg, ls_import_power, ls_import_sum;
 /* import_layers.c */
 ls_import_op ls_import_conv, ls_import_gemm, ls_import_matmul, ls_import_pool, ls_import_global,
     ls_import_mean, ls_import_batch_norm, ls_import_layer_norm, ls_import_concat, ls_import_resize,
@@ -211,6 +221,9 @@ ls_import_op ls_import_constant, ls_import_shape_of, ls_import_gather, ls_import
 /* Computes Add, Sub, Mul or Div of two constants. */
 int ls_import_arithmetic(ls_import *g, const ls_onnx_node *n, ls_import_value *a,
                          ls_import_value *b);
+/* Gives the node's output the transpose of the constant `v`, a matrix of at most LS_ONNX_FOLDED
+ * integers. */
+int ls_import_turn(ls_import *g, const ls_onnx_node *n, const ls_import_value *v);
 /* Joins constants, for Concat. */
 int ls_import_join(ls_import *g, const ls_onnx_node *n);
 

@@ -181,13 +181,29 @@ static int check_schedule(ls_trainer *t, ls_error *err)
                           "without warm-up");
 }
 
+/* Fails if the network of an ONNX file has another number of outputs than the data need. */
+static int check_outputs(const ls_trainer *t, int needed, ls_error *err)
+{
+    const int outputs = t->config.onnx ? ls_onnx_net_outputs(t->config.onnx) : needed;
+    if (outputs == needed)
+        return LS_OK;
+    return ls_config_fail(err, &t->config, "model", LS_ECONFIG,
+                          "the network of the ONNX file gives %d values for a row, but the data "
+                          "need %d: one for each class or target; before you export the network, "
+                          "replace its last layer by one with %d outputs",
+                          outputs, needed, needed);
+}
+
 static int build_model(ls_trainer *t, ls_error *err)
 {
     const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);
     ls_shape input = {info->channels, info->height, info->width};
+    const int outputs = ls_config_outputs(&t->config, info);
     ls_network *model;
-    int status = ls_network_parse(&model, ls_config_model_doc(&t->config), t->config.model, input,
-                                  ls_config_outputs(&t->config, info), t->host, err);
+    int status = check_outputs(t, outputs, err);
+    if (status == LS_OK)
+        status = ls_network_parse(&model, ls_config_model_doc(&t->config), t->config.model, input,
+                                  outputs, t->host, err);
     if (status)
         return status;
     status =

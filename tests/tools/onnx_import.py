@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Reads ONNX files of other programs, and compares the logits with those of ONNX Runtime.
 
-    python3 tests/tools/onnx_import.py READER [FILE.onnx…]      READER: the program onnx_read
+    python3 tests/tools/onnx_import.py READER [FILE.onnx[@C,H,W]…]      READER: the program onnx_read
+
+C, H, W: the shape of a row if the file leaves it open.
 
 Without files: models that PyTorch exports, by both exporters, and the models of onnx's own backend
 tests. A file is read, and its logits then are those of ONNX Runtime to 1e-5 of the largest, before
@@ -48,9 +50,20 @@ def softmax(y):
     return e / e.sum(1, keepdims=True)
 
 
-def check(reader, path, place):
+def last_operator(path):
+    """Returns the operator that gives the first output, before any Identity."""
+    graph = onnx.load(path, load_external_data=False).graph
+    nodes = {name: n for n in graph.node for name in n.output}
+    node = nodes.get(graph.output[0].name)
+    while node is not None and node.op_type == "Identity":
+        node = nodes.get(node.input[0])
+    return node.op_type if node is not None else None
+
+
+def check(reader, named, place):
     """Returns (what happened, the largest difference or None)."""
-    told = subprocess.run([reader, path], capture_output=True, text=True, timeout=100)
+    path = Path(str(named).split("@")[0])
+    told = subprocess.run([reader, named], capture_output=True, text=True, timeout=100)
     if told.returncode == 2:
         line = told.stdout.strip().splitlines()[-1]
         return "refused: " + line.replace(str(path.parent), ""), None
@@ -63,22 +76,22 @@ def check(reader, path, place):
     x = np.random.default_rng(1).standard_normal((rows, *shape)).astype(np.float32)
     x.tofile(place / "x")
     again = place / "again.onnx"
-    told = subprocess.run([reader, path, place / "x", str(rows), place / "y", again],
+    told = subprocess.run([reader, named, place / "x", str(rows), place / "y", again],
                           capture_output=True, text=True, timeout=300)
     if told.returncode:
         return f"FAILED: {told.stdout[-300:]} {told.stderr[-300:]}", None
     ours = np.fromfile(place / "y", np.float32).reshape(rows, -1)
     ranks = {2: (rows, shape[0]), 3: (rows, *shape[1:]), 4: (rows, *shape)}
     theirs = run(path, x.reshape(ranks[len(given)]))
-    nodes = [n.op_type for n in onnx.load(path, load_external_data=False).graph.node]
-    if nodes and nodes[-1] in ("Softmax", "LogSoftmax"):
+    last = last_operator(path)
+    if last in ("Softmax", "LogSoftmax"):
         ours = softmax(ours)
-        theirs = np.exp(theirs) if nodes[-1] == "LogSoftmax" else theirs
+        theirs = np.exp(theirs) if last == "LogSoftmax" else theirs
     largest = max(1e-3, np.abs(theirs).max())
     worst = np.abs(ours - theirs).max() / largest
     flat = shape[1] * shape[2] == 1
     twice = run(again, x.reshape(rows, -1) if flat else x.reshape(rows, *shape))
-    if nodes and nodes[-1] in ("Softmax", "LogSoftmax"):
+    if last in ("Softmax", "LogSoftmax"):
         twice = softmax(twice)
     return "read", max(worst, np.abs(twice - theirs).max() / largest)
 

@@ -1,7 +1,8 @@
 /* Reads an ONNX file as a model and predicts with it, for onnx_import.py.
  *
- *     onnx_read FILE.onnx [INPUT ROWS OUTPUT [AGAIN.onnx]]
+ *     onnx_read FILE.onnx[@C,H,W] [INPUT ROWS OUTPUT [AGAIN.onnx]]
  *
+ * C, H, W: the shape of a row if the file leaves it open.
  * INPUT has ROWS rows of float32, OUTPUT becomes their logits. AGAIN.onnx becomes the model as an
  * ONNX file. Prints the number of layers and weights. Exit status 2: the file was refused; the
  * message is the last line. */
@@ -75,7 +76,11 @@ int main(int argc, char **argv)
     ls_json *doc = NULL;
     if (argc < 2)
         return 64;
-    const ls_onnx_source source = {.path = argv[1]};
+    ls_onnx_source source = {.path = argv[1]};
+    ls_shape *const in = &source.input;
+    char *at = strrchr(argv[1], '@');
+    if (at && sscanf(at, "@%d,%d,%d", &in->c, &in->h, &in->w) == 3)
+        *at = '\0';
     int status = ls_onnx_import(&net, &source, NULL, &err);
     if (status == LS_OK)
         status = parse(&model, &doc, net, &err);

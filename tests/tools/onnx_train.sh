@@ -18,7 +18,7 @@ config() { # MODEL EPOCHS
 JSON
 }
 config '{"layers": [{"type": "conv2d", "out": 4, "kernel": 3}, {"type": "batch_norm"}, {"type": "hard_swish"},
-  {"type": "global_avg_pool"}, {"type": "dense"}]}' 1 >made.json
+  {"type": "global_avg_pool", "name": "means"}, {"type": "dense"}]}' 1 >made.json
 "$trainer" made.json --set run_dir=made >out 2>&1 || fail "$(cat out)"
 "$trainer" export made --to net.onnx >out 2>&1 || fail "$(cat out)"
 
@@ -28,6 +28,11 @@ config '{"onnx": "net.onnx"}' 1 >on.json
 grep -q '"sha256"' a/config.json || fail "the config does not have the file's hash"
 grep -q "$(sha256sum net.onnx | cut -c1-64)" a/config.json || fail "the hash is another one"
 if grep -q 'net\.onnx' a/config.json; then fail "the config has the file's path"; fi
+
+# another number of outputs is refused, with what to do
+config '{"onnx": "net.onnx", "output": "means:out"}' 1 >part.json
+if "$trainer" part.json --set run_dir=part >out 2>&1; then fail "4 outputs were accepted for 10 classes"; fi
+grep -q 'part.json:2:.*gives 4 values for a row, but the data need 10.*replace its last layer' out || fail "$(cat out)"
 
 # a program trains it on, and its file is read again
 "$embed" net.onnx embedded.onnx >out 2>&1 || fail "$(cat out)"

@@ -269,6 +269,220 @@ static void formulas_become_the_layer_that_they_stand_for(void **state)
     check_layers(&f, "[{\"type\":\"gelu\",\"name\":\"e\"}," DENSE);
 }
 
+/* Adds the approximation of Gelu to the input x in one of the orders in which programs write it. */
+static void add_gelu_tanh(ls_onnx_file *f, int form)
+{
+    scalar(f, "1", 1), scalar(f, "2", 2), scalar(f, "3", 3), scalar(f, "half", 0.5f);
+    scalar(f, "small", 0.044715f), scalar(f, "root", 0.797884583f);
+    if (form == 0) { /* torch.onnx: half·(x·(1 + tanh(root·(x + small·x³)))) */
+        node(f, "Mul", "x", "x", "a");
+        node(f, "Mul", "x", "a", "b");
+    } else { /* the exporter with dynamo=True, and 0.5·x·(…) */
+        node(f, "Pow", "x", "3", "b");
+    }
+    if (form < 2) {
+        node(f, "Mul", "small", "b", "c");
+        node(f, "Add", "x", "c", "d");
+        node(f, "Mul", "root", "d", "e");
+    } else { /* x·root·(1 + small·x·x) */
+        node(f, "Mul", "x", "small", "c");
+        node(f, "Mul", "c", "x", "d");
+        node(f, "Add", "d", "1", "d2");
+        node(f, "Mul", "x", "root", "d3");
+        node(f, "Mul", "d3", "d2", "e");
+    }
+    node(f, "Tanh", "e", NULL, "g");
+    node(f, "Add", "1", "g", "h");
+    node(f, "Mul", "x", form ? "half" : "h", "i");
+    node(f, "Mul", form ? "h" : "half", "i", "j");
+}
+
+static void gelu_with_tanh_is_read_in_every_order(void **state)
+{
+    static const char wanted[] =
+        "[{\"type\":\"gelu\",\"name\":\"j\",\"approximate\":\"tanh\"}," DENSE;
+    (void)state;
+    ls_onnx_file f;
+    for (int form = 0; form < 3; form++) {
+        begin(&f);
+        add_gelu_tanh(&f, form);
+        end_with_dense(&f, "j");
+        check_layers(&f, wanted);
+    }
+    begin(&f);
+    ls_onnx_node_begin(&f, "Gelu", "j", "x");
+    ls_onnx_node_text(&f, "approximate", "tanh");
+    ls_onnx_node_end(&f, "j");
+    end_with_dense(&f, "j");
+    check_layers(&f, wanted);
+    begin(&f); /* of x + 1, which several nodes read: x + 1 is a layer */
+    scalar(&f, "1", 1), scalar(&f, "root", 0.70710678f), scalar(&f, "half", 0.5f);
+    node(&f, "Add", "x", "1", "a");
+    node(&f, "Mul", "a", "root", "b");
+    node(&f, "Erf", "b", NULL, "e");
+    node(&f, "Add", "e", "1", "h");
+    node(&f, "Mul", "h", "a", "i");
+    node(&f, "Mul", "i", "half", "j");
+    end_with_dense(&f, "j");
+    check_layers(&f, "[{\"type\":\"affine\",\"name\":\"a\",\"offset\":1},"
+                     "{\"type\":\"gelu\",\"name\":\"j\"}," DENSE);
+    begin(&f); /* something else that begins in the same way: x³ and then x + 0.5·x³ */
+    scalar(&f, "half", 0.5f), scalar(&f, "3", 3);
+    node(&f, "Pow", "x", "3", "p");
+    node(&f, "Mul", "p", "half", "m");
+    node(&f, "Add", "m", "x", "s");
+    end_with_dense(&f, "s");
+    check_layers(&f, "[{\"type\":\"multiply\",\"name\":\"s\",\"with\":\"input\"},"
+                     "{\"type\":\"multiply\",\"name\":\"s_2\",\"with\":\"input\"},"
+                     "{\"type\":\"affine\",\"name\":\"s_3\",\"slope\":0.5},"
+                     "{\"type\":\"add\",\"name\":\"s_4\",\"with\":\"input\"}," DENSE);
+}
+
+static void limits_and_constants_become_clip_and_affine(void **state)
+{
+    (void)state;
+    ls_onnx_file f;
+    begin(&f);
+    scalar(&f, "low", -0.5f), scalar(&f, "high", 2);
+    ls_onnx_node_begin(&f, "Clip", "c", "x");
+    ls_onnx_node_input(&f, "low");
+    ls_onnx_node_input(&f, "high");
+    ls_onnx_node_end(&f, "c");
+    end_with_dense(&f, "c");
+    check_layers(&f, "[{\"type\":\"clip\",\"name\":\"c\",\"min\":-0.5,\"max\":2}," DENSE);
+    begin(&f);
+    scalar(&f, "high", 2);
+    node(&f, "Min", "x", "high", "c");
+    end_with_dense(&f, "c");
+    check_layers(&f, "[{\"type\":\"clip\",\"name\":\"c\",\"max\":2}," DENSE);
+    begin(&f); /* (clip(4·x − 1, −2, 2)) · 3 */
+    scalar(&f, "4", 4), scalar(&f, "1", 1), scalar(&f, "low", -2), scalar(&f, "high", 2);
+    scalar(&f, "3", 3);
+    node(&f, "Mul", "4", "x", "a");
+    node(&f, "Sub", "a", "1", "b");
+    node(&f, "Max", "b", "low", "c");
+    node(&f, "Min", "c", "high", "d");
+    node(&f, "Mul", "d", "3", "e");
+    end_with_dense(&f, "e");
+    check_layers(&f, "[{\"type\":\"affine\",\"name\":\"e\",\"slope\":4,\"offset\":-1},"
+                     "{\"type\":\"clip\",\"name\":\"e_2\",\"min\":-2,\"max\":2},"
+                     "{\"type\":\"affine\",\"name\":\"e_3\",\"slope\":3}," DENSE);
+    begin(&f);
+    scalar(&f, "low", 2), scalar(&f, "high", -2);
+    ls_onnx_node_begin(&f, "Clip", "c", "x");
+    ls_onnx_node_input(&f, "low");
+    ls_onnx_node_input(&f, "high");
+    ls_onnx_node_end(&f, "c");
+    end_with_dense(&f, "c");
+    check_refused(&f, "node 0 \"c\" (Clip): its limits are 2 and -2");
+}
+
+/* Adds a Pad at the top, left, bottom and right. */
+static void pad(ls_onnx_file *f, const char *in, const int side[4], const char *out)
+{
+    const int64_t pads[8] = {0, 0, side[0], side[1], 0, 0, side[2], side[3]};
+    ls_onnx_put_int64s(f, "pads", pads, 8);
+    node(f, "Pad", in, "pads", out);
+}
+
+/* Adds a window with 3×3 pixels and a stride of 2: a Conv, or a pool. */
+static void window(ls_onnx_file *f, const char *op, const char *in, const int *pads,
+                   const char *way, const char *out)
+{
+    static const float weight[36] = {1};
+    static const int dim[4] = {2, 2, 3, 3};
+    ls_onnx_node_begin(f, op, out, in);
+    if (*op == 'C') {
+        ls_onnx_put_floats(f, "c.weight", dim, 4, weight, 36);
+        ls_onnx_node_input(f, "c.weight");
+    } else {
+        ls_onnx_node_ints(f, "kernel_shape", dim + 2, 2);
+    }
+    ls_onnx_node_ints(f, "strides", dim, 2);
+    if (pads)
+        ls_onnx_node_ints(f, "pads", pads, 4);
+    if (way)
+        ls_onnx_node_text(f, "auto_pad", way);
+    ls_onnx_node_end(f, out);
+}
+
+/* Writes a graph that ends with the vector of the image `in`'s means. */
+static void end_with_mean(ls_onnx_file *f, const char *in)
+{
+    static const float weight[4] = {1};
+    static const int two[2] = {2, 2};
+    node(f, "GlobalAveragePool", in, NULL, "mean");
+    node(f, "Flatten", "mean", NULL, "flat");
+    ls_onnx_put_floats(f, "fc.weight", two, 2, weight, 4);
+    node(f, "MatMul", "flat", "fc.weight", "y");
+    ls_onnx_put_output(f, "y", two, 1);
+}
+
+#define PADDED(name, sides) "{\"type\":\"pad\",\"name\":\"" name "\",\"padding\":" sides "},"
+#define CONV "{\"type\":\"conv2d\",\"name\":\"c\",\"out\":2,\"kernel\":3,\"stride\":2"
+
+static void padding_that_a_convolution_has_not_becomes_a_layer(void **state)
+{
+    static const int end[4] = {0, 0, 1, 1}, all[4] = {1, 1, 1, 1}, three[4] = {3, 3, 3, 3};
+    (void)state;
+    ls_onnx_file f;
+    begin(&f);
+    window(&f, "Conv", "x", end, NULL, "c");
+    end_with_mean(&f, "c");
+    check_layers(&f, "[" PADDED("pad", "[0,0,1,1]") CONV ",\"bias\":false}");
+    begin(&f);
+    window(&f, "Conv", "x", NULL, "SAME_UPPER", "c");
+    end_with_mean(&f, "c");
+    check_layers(&f, "[" PADDED("pad", "[0,0,1,1]") CONV ",\"bias\":false}");
+    begin(&f);
+    window(&f, "Conv", "x", NULL, "SAME_LOWER", "c");
+    end_with_mean(&f, "c");
+    check_layers(&f, "[" PADDED("pad", "[1,1,0,0]") CONV ",\"bias\":false}");
+    begin(&f); /* a Pad, as programs write it */
+    pad(&f, "x", end, "p");
+    window(&f, "Conv", "p", NULL, NULL, "c");
+    end_with_mean(&f, "c");
+    check_layers(&f, "[" PADDED("p", "[0,0,1,1]") CONV ",\"bias\":false}");
+    begin(&f); /* padding that is the same on all sides stays in the convolution */
+    pad(&f, "x", all, "p");
+    window(&f, "Conv", "p", NULL, NULL, "c");
+    end_with_mean(&f, "c");
+    check_layers(&f, "[" CONV ",\"padding\":1,\"bias\":false}");
+    begin(&f); /* unless it is as large as the kernel */
+    window(&f, "Conv", "x", three, NULL, "c");
+    end_with_mean(&f, "c");
+    check_layers(&f, "[" PADDED("pad", "[3,3,3,3]") CONV ",\"bias\":false}");
+}
+
+static void a_pad_before_other_nodes_is_a_layer(void **state)
+{
+    static const int end[4] = {0, 0, 1, 1}, three[4] = {3, 3, 3, 3};
+    (void)state;
+    ls_onnx_file f;
+    begin(&f);
+    pad(&f, "x", end, "p");
+    node(&f, "Tanh", "p", NULL, "t");
+    end_with_mean(&f, "t");
+    check_layers(&f, "[" PADDED("p", "[0,0,1,1]") "{\"type\":\"tanh\",\"name\":\"t\"},");
+    begin(&f); /* the zeros take part in the maximum, which the padding of a pool does not */
+    pad(&f, "x", end, "p");
+    window(&f, "MaxPool", "p", NULL, NULL, "m");
+    end_with_mean(&f, "m");
+    check_layers(&f, "[" PADDED("p", "[0,0,1,1]") "{\"type\":\"max_pool\",\"name\":\"m\","
+                                                  "\"kernel\":3,\"stride\":2},");
+    begin(&f);
+    pad(&f, "x", end, "p");
+    window(&f, "AveragePool", "p", NULL, NULL, "m");
+    end_with_mean(&f, "m");
+    check_layers(&f, "[{\"type\":\"avg_pool\",\"name\":\"m\",\"kernel\":3,\"stride\":2,"
+                     "\"padding\":[0,0,1,1],\"count_include_pad\":true},");
+    begin(&f);
+    window(&f, "MaxPool", "x", three, NULL, "m");
+    end_with_mean(&f, "m");
+    check_refused(&f,
+                  "node 0 \"m\" (MaxPool): attribute \"pads\": padding smaller than the kernel");
+}
+
 static void a_part_of_a_formula_that_others_read_becomes_a_layer(void **state)
 {
     (void)state;
@@ -305,6 +519,38 @@ static void shapes_are_folded_whether_the_rows_are_free_or_fixed(void **state)
     node(&f, "Reshape", "x", "all", "d");
     end_with_dense(&f, "d");
     check_layers(&f, "[" DENSE);
+}
+
+/* The pads of F.pad(x, [0, 1, 0, 1]) as PyTorch computes them: in pairs, from the last dimension.
+ */
+static void pads_that_the_graph_computes_are_folded(void **state)
+{
+    static const int64_t ends[8] = {0, 1, 0, 1}, pairs[2] = {-1, 2}, zero = 0, last = -1,
+                         before = -INT64_MAX;
+    static const int perm[2] = {1, 0};
+    (void)state;
+    ls_onnx_file f;
+    begin(&f);
+    ls_onnx_put_int64s(&f, "ends", ends, 8);
+    ls_onnx_put_int64s(&f, "pairs", pairs, 2);
+    ls_onnx_put_int64s(&f, "zero", &zero, 1);
+    ls_onnx_put_int64s(&f, "last", &last, 1);
+    ls_onnx_put_int64s(&f, "before", &before, 1);
+    node(&f, "Reshape", "ends", "pairs", "a");
+    ls_onnx_node_begin(&f, "Slice", "b", "a");
+    ls_onnx_node_input(&f, "last");
+    ls_onnx_node_input(&f, "before");
+    ls_onnx_node_input(&f, "zero");
+    ls_onnx_node_input(&f, "last");
+    ls_onnx_node_end(&f, "b");
+    ls_onnx_node_begin(&f, "Transpose", "c", "b");
+    ls_onnx_node_ints(&f, "perm", perm, 2);
+    ls_onnx_node_end(&f, "c");
+    node(&f, "Reshape", "c", "last", "d");
+    node(&f, "Pad", "x", "d", "p");
+    window(&f, "Conv", "p", NULL, NULL, "c0");
+    end_with_mean(&f, "c0");
+    check_layers(&f, "[" PADDED("p", "[0,0,1,1]") CONV ",\"bias\":false}");
 }
 
 static void what_is_not_read_is_refused_with_its_node(void **state)
@@ -395,8 +641,13 @@ LS_TESTS(onnx_import, "unit")
         cmocka_unit_test(lenet_comes_back),
         cmocka_unit_test(the_examples_come_back),
         cmocka_unit_test(formulas_become_the_layer_that_they_stand_for),
+        cmocka_unit_test(gelu_with_tanh_is_read_in_every_order),
+        cmocka_unit_test(limits_and_constants_become_clip_and_affine),
+        cmocka_unit_test(padding_that_a_convolution_has_not_becomes_a_layer),
+        cmocka_unit_test(a_pad_before_other_nodes_is_a_layer),
         cmocka_unit_test(a_part_of_a_formula_that_others_read_becomes_a_layer),
         cmocka_unit_test(shapes_are_folded_whether_the_rows_are_free_or_fixed),
+        cmocka_unit_test(pads_that_the_graph_computes_are_folded),
         cmocka_unit_test(what_is_not_read_is_refused_with_its_node),
         cmocka_unit_test(names_that_are_too_many_or_doubled_are_refused),
         cmocka_unit_test(lack_of_memory_at_any_point_is_reported_and_nothing_leaks),
