@@ -118,7 +118,8 @@ int ls_import_slice(ls_import *g, const ls_onnx_node *n)
         return fail_fold(g, n);
     const int64_t from = clamp(part[0][0], length, 0, by > 0 ? length : length - 1);
     const int64_t to = clamp(part[1][0], length, by > 0 ? 0 : -1, length);
-    for (int64_t i = from; (by > 0 ? i < to : i > to) && count < LS_ONNX_FOLDED; i += by) {
+    for (int64_t i = from; i < length && (by > 0 ? i < to : i > to) && count < LS_ONNX_FOLDED;
+         i += by) {
         out[count++] = ls_import_integer(v, (size_t)i);
         if (by > LS_ONNX_FOLDED || by < -LS_ONNX_FOLDED)
             break;
