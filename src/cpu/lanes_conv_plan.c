@@ -302,7 +302,7 @@ static int band_rows(const ls_lanes_conv *c)
 static int resume_rows(const ls_lanes_conv *c)
 {
     const size_t d = (size_t)LS_LANES_OC * (size_t)c->ow * LS_LANES * sizeof(float);
-    const size_t x = (size_t)(c->ic * c->sh * c->iw) * LS_LANES * sizeof(float);
+    const size_t x = (size_t)c->ic * (size_t)c->sh * (size_t)c->iw * LS_LANES * sizeof(float);
     if (c->kh * c->kw == 1 || c->ic > RESUME_INPUTS || d * (size_t)c->oh <= RESUME_BYTES)
         return 0;
     const int rows = (int)(RESUME_BYTES / (d + x));

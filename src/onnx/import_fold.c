@@ -121,14 +121,16 @@ int ls_import_slice(ls_import *g, const ls_onnx_node *n)
     if (status)
         return status;
     const int64_t by = given[3] == 1 ? part[3][0] : 1, axis = given[2] == 1 ? part[2][0] : 0;
-    if (v->rank < 1 || !ls_import_whole(v) || given[0] != 1 || given[1] != 1 || by == 0 ||
-        by == INT64_MIN || (axis != 0 && axis != -v->rank) || v->dim[0] < 1 || v->count == 0)
+    if (v->rank < 1 || v->rank > 2 || !ls_import_whole(v) || given[0] != 1 || given[1] != 1 ||
+        by == 0 || by == INT64_MIN || (axis != 0 && axis != -v->rank) || v->dim[0] < 0)
         return fail_fold(g, n);
     const int64_t length = v->dim[0];
-    const int width = (int)v->count / (int)length;
+    const int width = length > 0 ? (int)v->count / (int)length : 0;
     const int64_t from = clamp(part[0][0], length, 0, by > 0 ? length : length - 1);
     const int64_t to = clamp(part[1][0], length, by > 0 ? 0 : -1, length);
-    for (int64_t i = from; by > 0 ? i < to : i > to; i += by) {
+    for (int64_t i = from;
+         i < length && (by > 0 ? i < to : i > to) && (rows + 1) * width <= LS_ONNX_FOLDED;
+         i += by) {
         for (int k = 0; k < width; k++)
             out[rows * width + k] = ls_import_integer(v, (size_t)(i * width + k));
         rows++;

@@ -18,11 +18,13 @@ int ls_import_fail(const ls_import *g, const ls_onnx_node *n, int status, const 
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    const ptrdiff_t index = n - g->file.node.at;
-    const bool known = g->file.node.at && index >= 0 && index < g->file.node.count;
+    /* a node that stands for none is not in the list */
+    const uintptr_t at = (uintptr_t)n, first = (uintptr_t)g->file.node.at;
+    const size_t index = at < first ? 0 : (at - first) / sizeof *n;
     return ls_fail(g->err, status, "%.200s: node %d \"%s\" (%s): %s", g->file.path,
-                   known ? (int)index : 0, ls_onnx_copy(name, sizeof name, n->name),
-                   ls_onnx_copy(op, sizeof op, n->op), text);
+                   index < (size_t)g->file.node.count ? (int)index : 0,
+                   ls_onnx_copy(name, sizeof name, n->name), ls_onnx_copy(op, sizeof op, n->op),
+                   text);
 }
 
 int ls_import_no_memory(const ls_import *g)

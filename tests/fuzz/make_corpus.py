@@ -935,6 +935,14 @@ graphs = {
         onnx_node("Softmax", ["q"], "y", axis=-1)],
         [onnx_ints("i", [0]), onnx_ints("rest", [-1], packed=True), onnx_floats("w", 32, 3),
          onnx_floats("fc.bias", 3)]),
+    "sliced": onnx_file([
+        onnx_node("Slice", ["none", "by", "by", "i", "by"], "p"), onnx_node("Cast", ["p"], "q", to=7),
+        onnx_node("ConstantOfShape", ["one"], "r", value=onnx_ints("t", [32])),
+        onnx_node("Slice", ["rest", "i", "one"], "s"),
+        onnx_node("Concat", ["q", "s", "r"], "to", axis=0), onnx_node("Reshape", ["x", "to"], "f"),
+        onnx_node("Transpose", ["w"], "t", perm=[1, 0]), onnx_node("MatMul", ["f", "t"], "y")],
+        [message((1, 0), (2, 7), (8, "none")), onnx_ints("i", [0]), onnx_ints("one", [1]),
+         onnx_ints("by", [-1]), onnx_ints("rest", [-1, 7]), onnx_floats("w", 3, 32)]),
     "branches": onnx_file([
         onnx_node("GlobalAveragePool", ["x"], "g"), onnx_node("Sigmoid", ["g"], "s"),
         onnx_node("Mul", ["x", "s"], "m"), onnx_node("Concat", ["m", "x", "m"], "k", axis=1),

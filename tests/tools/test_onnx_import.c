@@ -553,6 +553,49 @@ static void pads_that_the_graph_computes_are_folded(void **state)
     check_layers(&f, "[" PADDED("p", "[0,0,1,1]") CONV ",\"bias\":false}");
 }
 
+/* Adds Slice of `in` with the given starts, ends and steps. */
+static void slice(ls_onnx_file *f, const char *in, int64_t start, int64_t end, int64_t step,
+                  const char *out)
+{
+    static const int64_t zero = 0;
+    ls_onnx_put_int64s(f, "start", &start, 1);
+    ls_onnx_put_int64s(f, "end", &end, 1);
+    ls_onnx_put_int64s(f, "axis", &zero, 1);
+    ls_onnx_put_int64s(f, "step", &step, 1);
+    ls_onnx_node_begin(f, "Slice", out, in);
+    ls_onnx_node_input(f, "start");
+    ls_onnx_node_input(f, "end");
+    ls_onnx_node_input(f, "axis");
+    ls_onnx_node_input(f, "step");
+    ls_onnx_node_end(f, out);
+}
+
+static void a_slice_has_the_numbers_of_its_list_alone(void **state)
+{
+    static const int64_t list[3] = {32, -1, 7}, all[2] = {-1, 32};
+    (void)state;
+    ls_onnx_file f;
+    begin(&f); /* backwards: −1, 32 */
+    ls_onnx_put_int64s(&f, "list", list, 3);
+    slice(&f, "list", 1, -9, -1, "to");
+    node(&f, "Reshape", "x", "to", "d");
+    end_with_dense(&f, "d");
+    check_layers(&f, "[" DENSE);
+    for (int step = -1; step <= 1; step += 2) { /* nothing of an empty list */
+        begin(&f);
+        ls_onnx_put_int64s(&f, "none", list, 0);
+        ls_onnx_put_int64s(&f, "all", all, 2);
+        slice(&f, "none", -1, step < 0 ? -5 : 5, step, "part");
+        ls_onnx_node_begin(&f, "Concat", "to", "part");
+        ls_onnx_node_input(&f, "all");
+        ls_onnx_node_int(&f, "axis", 0);
+        ls_onnx_node_end(&f, "to");
+        node(&f, "Reshape", "x", "to", "d");
+        end_with_dense(&f, "d");
+        check_layers(&f, "[" DENSE);
+    }
+}
+
 static void what_is_not_read_is_refused_with_its_node(void **state)
 {
     static const int64_t moved[4] = {-1, 4, 2, 4};
@@ -648,6 +691,7 @@ LS_TESTS(onnx_import, "unit")
         cmocka_unit_test(a_part_of_a_formula_that_others_read_becomes_a_layer),
         cmocka_unit_test(shapes_are_folded_whether_the_rows_are_free_or_fixed),
         cmocka_unit_test(pads_that_the_graph_computes_are_folded),
+        cmocka_unit_test(a_slice_has_the_numbers_of_its_list_alone),
         cmocka_unit_test(what_is_not_read_is_refused_with_its_node),
         cmocka_unit_test(names_that_are_too_many_or_doubled_are_refused),
         cmocka_unit_test(lack_of_memory_at_any_point_is_reported_and_nothing_leaks),

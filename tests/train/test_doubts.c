@@ -92,7 +92,8 @@ static void columns_that_say_nothing_are_named(void **state)
     warns(&s, "column \"at\" goes up evenly from row to row");
     tell(&s, "at,y,a", "-%d,%d,1.5", 60, of_y);
     warns(&s, "column \"at\" goes down evenly from row to row");
-    tell(&s, "at,y", "1%02d00,%d", 60, of_y); /* no warning: there is no other column to learn from */
+    tell(&s, "at,y", "1%02d00,%d", 60,
+         of_y); /* no warning: there is no other column to learn from */
     assert_string_equal(s.warnings, "");
     /* no warning: the numbers are not whole, so the column can be a measured position */
     tell(&s, "at,y,a", "%d.5,%d,1.5", 60, of_y);
