@@ -927,6 +927,26 @@ graphs = {
         onnx_node("Mul", ["d", "half"], "h")] + onnx_head,
         onnx_fc + [message((2, 1), (8, n), (9, struct.pack("<f", v)))
                    for n, v in (("r", 0.70710678), ("one", 1), ("half", 0.5))]),
+    "cubic": onnx_file([
+        onnx_node("Pow", ["x", "three"], "a"), onnx_node("Mul", ["a", "small"], "b"),
+        onnx_node("Add", ["x", "b"], "c"), onnx_node("Mul", ["c", "root"], "d"),
+        onnx_node("Tanh", ["d"], "e"), onnx_node("Add", ["e", "one"], "f0"),
+        onnx_node("Mul", ["f0", "x"], "g"), onnx_node("Mul", ["g", "half"], "i"),
+        onnx_node("Clip", ["i", "", "one"], "h")] + onnx_head,
+        onnx_fc + [message((2, 1), (8, n), (9, struct.pack("<f", v))) for n, v in (
+            ("three", 3), ("small", 0.044715), ("root", 0.79788458), ("one", 1), ("half", 0.5))]),
+    "turned": onnx_file([
+        onnx_node("Reshape", ["ends", "pairs"], "a"),
+        onnx_node("Slice", ["a", "last", "before", "zero", "last"], "b"),
+        onnx_node("Transpose", ["b"], "c", perm=[1, 0]), onnx_node("Reshape", ["c", "last"], "d"),
+        onnx_node("Pad", ["x", "d"], "p"),
+        onnx_node("Conv", ["p", "c.weight"], "k", pads=[0, 1, 0, 0]),
+        onnx_node("MaxPool", ["k"], "m", kernel_shape=[2, 2], pads=[0, 0, 1, 1]),
+        onnx_node("GlobalAveragePool", ["m"], "r"), onnx_node("Flatten", ["r"], "v", axis=1),
+        onnx_node("Gemm", ["v", "w"], "y")],
+        [onnx_ints("ends", [0, 1, 0, 1, 0, 0, 0, 0]), onnx_ints("pairs", [-1, 2]),
+         onnx_ints("zero", [0]), onnx_ints("last", [-1]), onnx_ints("before", [-2 ** 63 + 1]),
+         onnx_floats("c.weight", 2, 2, 3, 3), onnx_floats("w", 2, 3)]),
     "shapes": onnx_file([
         onnx_node("Shape", ["x"], "s"), onnx_node("Gather", ["s", "i"], "n", axis=0),
         onnx_node("Unsqueeze", ["n0", "i"], "u"),

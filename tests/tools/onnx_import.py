@@ -110,7 +110,26 @@ def exported(place):
         nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.Hardswish(), nn.MaxPool2d(2),
         nn.Conv2d(8, 8, 3, groups=2), nn.GELU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
         nn.Linear(8, 6), nn.LayerNorm(6), nn.Hardsigmoid(), nn.Linear(6, 4), nn.Softmax(1))
-    nets = {"small": (small, (1, 3, 12, 10))}
+
+    class Uneven(nn.Module):
+        """Padding that differs from side to side, limits, powers, and Gelu with tanh."""
+
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Conv2d(3, 8, 3, stride=2)
+            self.second = nn.Conv2d(8, 8, (2, 3), padding="same")
+            self.gelu = nn.GELU(approximate="tanh")
+            self.last = nn.Linear(8, 4)
+
+        def forward(self, x):
+            x = self.gelu(self.first(nn.functional.pad(x, [0, 1, 2, 0])))
+            x = torch.clamp(x * 2 - 0.1, -0.2, 0.9) * 3
+            x = self.second(x) * x.clamp(min=-0.1) + x ** 3 / 7
+            x = nn.functional.max_pool2d(nn.functional.pad(x, [1, 0, 0, 1]), 2)
+            x = torch.tanh(x + 0.1 * x ** 3) + x * x
+            return self.gelu(self.last(x.mean((2, 3))) + 1) / 1.7
+
+    nets = {"small": (small, (1, 3, 12, 10)), "uneven": (Uneven(), (1, 3, 12, 11))}
     files = []
     for name, (net, shape) in nets.items():
         net.eval()
