@@ -184,7 +184,10 @@ has err 'data.name=syntetic: data.name: unknown dataset "syntetic"; did you mean
 expect 0 "$trainer" config.json --quiet --set init.weights=run/weights.safetensors \
     --set optimizer.lr=1e-38 --set epochs=1 --set run_dir=again
 has again/config.json '"weights": "run/weights.safetensors"'
-cmp -s again/weights.safetensors run/weights.safetensors || fail "init.weights changed the weights"
+for dir in run again; do # the header has the number of steps of the run
+    tail -c 31400 $dir/weights.safetensors >$dir.weights
+done
+cmp -s again.weights run.weights || fail "init.weights changed the weights"
 expect 66 "$trainer" config.json --quiet --set init.weights=nowhere.safetensors
 has err '^trainer: --set init.weights=nowhere.safetensors: nowhere.safetensors: no such file'
 expect 65 "$trainer" config.json --quiet --set init.weights=run/weights.safetensors \
