@@ -31,7 +31,7 @@ fail() {
 configure() { "$cmake" -S source -B "$@" -D BUILD_TESTING=OFF -D LOCKSTEP_CUDA=OFF >log 2>&1; }
 
 configure build -D CMAKE_BUILD_TYPE=Debug -D "LOCKSTEP_CPU=$cpu" || fail "the configuration fails"
-"$cmake" --build build --parallel 2 --target lockstep_pool_shared --target page --target embed_pool >log 2>&1 ||
+"$cmake" --build build --parallel 2 --target lockstep_pool_shared --target ls_page --target embed_pool >log 2>&1 ||
     fail "the build fails"
 build/examples/embed_pool >log 2>&1 || fail "the program fails"
 find source | LC_ALL=C sort | diff before - >log || fail "something was written into the source tree"

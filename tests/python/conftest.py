@@ -7,8 +7,8 @@ import pytest
 from lockstep_trainer import _library
 
 BOUND = {"set": "set_count", "data_dirs": "data_dir_count", "step_rows": "step_row_count", "sources": "source_count",
-         "inject": "inject_count"}  # a field that points to an array, and the field with its length
-
+         "inject": "inject_count", "weights": "n"}  # a field that points to an array, and the field with its length
+LASTING = {"train_weights", "test_weights"}  # fields that point to what outlives the trainer
 
 RESULTS = _library.step_result, _library.model_info, _library.evaluation  # the library writes them
 
@@ -49,7 +49,7 @@ class Lent:
             value = getattr(given, name)
             if kind is ctypes.c_char_p and value is not None:
                 self.point(copy, name, ctypes.addressof(self.text(value)))
-            elif isinstance(value, ctypes._Pointer) and value:
+            elif isinstance(value, ctypes._Pointer) and value and name not in LASTING:
                 count = getattr(given, BOUND[name]) if name in BOUND else 1
                 self.point(copy, name, self.value(value, count))
         return copy
