@@ -513,7 +513,8 @@ static int with_constant(ls_import *g, const ls_onnx_node *n, char op, ls_import
     if (status)
         return status;
     ls_import_give(g, n, &v);
-    /* what several nodes read is the x of a formula that follows, such as a Gelu of p·x + q */
+    /* A value that several nodes read is the x of a formula that follows, such as a Gelu of
+     * p·x + q. */
     ls_import_value *out = ls_import_output(g, n);
     return out->form == LS_FORM_AFFINE && out->uses > 1 ? ls_import_settle(g, n, out) : LS_OK;
 }

@@ -27,6 +27,19 @@ static int constant_input(ls_import *g, const ls_onnx_node *n, int i, ls_import_
     return ls_import_decode(g, *out);
 }
 
+/* Finds the inputs of a node with weights: what it reads, its weights, and its bias, which becomes
+ * NULL if the node does not have one. */
+static int weighted_inputs(ls_import *g, const ls_onnx_node *n, ls_import_value **x,
+                           ls_import_value **weight, ls_import_value **bias)
+{
+    int status = need_input(g, n, 0, x);
+    if (status == LS_OK)
+        status = need_input(g, n, 1, weight);
+    if (status == LS_OK)
+        status = constant_input(g, n, 1, weight);
+    return status ? status : constant_input(g, n, 2, bias);
+}
+
 /* Gives the node's output the shape of a layer: an image, or a vector of rank 2. */
 static void give_layer(ls_import *g, const ls_onnx_node *n, int layer, int rank)
 {
@@ -270,13 +283,7 @@ int ls_import_conv(ls_import *g, const ls_onnx_node *n)
     int layer, pad[4];
     ls_shape s;
     window w;
-    int status = need_input(g, n, 0, &x);
-    if (status == LS_OK)
-        status = need_input(g, n, 1, &weight);
-    if (status == LS_OK)
-        status = constant_input(g, n, 1, &weight);
-    if (status == LS_OK)
-        status = constant_input(g, n, 2, &bias);
+    int status = weighted_inputs(g, n, &x, &weight, &bias);
     if (status == LS_OK)
         status = padded_image(g, n, x, &layer, &s, pad);
     if (status == LS_OK)
@@ -370,13 +377,7 @@ int ls_import_gemm(ls_import *g, const ls_onnx_node *n)
     ls_import_value *x, *matrix, *bias;
     const bool transposed = ls_import_int(g, n, "transB", 0) == 0;
     int layer = 0, features = 0;
-    int status = need_input(g, n, 0, &x);
-    if (status == LS_OK)
-        status = need_input(g, n, 1, &matrix);
-    if (status == LS_OK)
-        status = constant_input(g, n, 1, &matrix);
-    if (status == LS_OK)
-        status = constant_input(g, n, 2, &bias);
+    int status = weighted_inputs(g, n, &x, &matrix, &bias);
     if (status == LS_OK && ls_import_int(g, n, "transA", 0) != 0)
         return ls_import_fail(g, n, LS_EUNSUPPORTED, "attribute \"transA\": 0 is read");
     if (status == LS_OK && x->kind == LS_VALUE_ROWS && x->rank != 2)
@@ -618,13 +619,7 @@ int ls_import_layer_norm(ls_import *g, const ls_onnx_node *n)
 {
     ls_import_value *x, *scale, *bias;
     int layer = 0;
-    int status = need_input(g, n, 0, &x);
-    if (status == LS_OK)
-        status = need_input(g, n, 1, &scale);
-    if (status == LS_OK)
-        status = constant_input(g, n, 1, &scale);
-    if (status == LS_OK)
-        status = constant_input(g, n, 2, &bias);
+    int status = weighted_inputs(g, n, &x, &scale, &bias);
     if (status == LS_OK)
         status = ls_import_settle(g, n, x);
     if (status)
