@@ -32,8 +32,9 @@ static bool are_metrics_named(const ls_config *c)
 
 unsigned ls_config_metrics_of(const ls_config *c, uint32_t rows, int outputs, bool weighted)
 {
-    const uint64_t bytes = ls_metrics_bytes(c->metrics, rows, outputs, weighted);
-    if (are_metrics_named(c) || !ls_metrics_need_scores(c->metrics, weighted) ||
+    const bool accuracy = weighted && c->loss->hits;
+    const uint64_t bytes = ls_metrics_bytes(c->metrics, rows, outputs, accuracy);
+    if (are_metrics_named(c) || !ls_metrics_need_scores(c->metrics, accuracy) ||
         bytes <= LS_SCORES_BYTES)
         return c->metrics;
     ls_log(

@@ -114,7 +114,7 @@ unsigned ls_metrics_without_scores(unsigned wanted)
 
 bool ls_metrics_need_scores(unsigned wanted, bool weighted)
 {
-    return wanted != ls_metrics_without_scores(wanted) || (weighted && wanted & ONE(ACCURACY));
+    return wanted != ls_metrics_without_scores(wanted) || weighted;
 }
 
 /* Returns the number of values of 8 bytes with which a row is ranked: two keys, of more than two
@@ -767,7 +767,7 @@ void ls_measure(ls_measured *out, unsigned wanted, const ls_scored_rows *j)
     out->classes = 0;
     if (j->weights) {
         measure_unweighted(out, wanted, j);
-        if (wanted & ONE(ACCURACY))
+        if (!isnan(out->value[LS_METRIC_ACCURACY]))
             measure_accuracy(out, j);
     }
     measure(out, wanted, j);

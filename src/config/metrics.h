@@ -91,14 +91,14 @@ unsigned ls_metrics_of(const ls_loss *loss, int outputs);
 /* Returns those metrics of ls_metrics_of that are measured if the config names none, as a bit mask
  * of 1 << metric. */
 unsigned ls_metrics_by_default(const ls_loss *loss, int outputs);
-/* Returns whether one of the metrics in the bit mask `wanted` needs scores. `weighted`: the rows
- * have weights, with which the accuracy needs them. */
+/* Returns whether one of the metrics in the bit mask `wanted`, or the accuracy, needs scores.
+ * `weighted`: there is an accuracy, and the rows have weights, with which it needs scores. */
 bool ls_metrics_need_scores(unsigned wanted, bool weighted);
 /* Returns those metrics of the bit mask `wanted` that need no scores of rows without weights: loss
  * and accuracy. */
 unsigned ls_metrics_without_scores(unsigned wanted);
 /* Returns the memory in bytes in which the metrics in the bit mask `wanted` are measured for `rows`
- * rows: the scores and the ranks. `weighted`: the rows have weights. */
+ * rows: the scores and the ranks. `weighted`: as above. */
 uint64_t ls_metrics_bytes(unsigned wanted, uint32_t rows, int outputs, bool weighted);
 
 /* Returns why a metric has no value (NaN) for rows whose scores are finite. */
@@ -157,9 +157,9 @@ void ls_measured_clear(ls_measured *measured);
 
 /* Measures the metrics `wanted` that need scores. If not all scores are finite, as after a run that
  * has diverged, these metrics become NaN. Loss, accuracy and metrics that are not in `wanted` keep
- * their values. If the rows have weights, the accuracy becomes the unweighted one, and the weighted
- * accuracy takes its place. ls_measured_init must have made the arrays for these metrics, outputs,
- * weights and at least as many rows. */
+ * their values. If the rows have weights, the accuracy, unless it is NaN, becomes the unweighted
+ * one, and the weighted accuracy takes its place. ls_measured_init must have made the arrays for
+ * these metrics, outputs, weights and at least as many rows. */
 void ls_measure(ls_measured *out, unsigned wanted, const ls_scored_rows *rows);
 
 /* Converts the metrics of standardised targets to the unit of the user's data. `unit`: deviation of

@@ -76,7 +76,8 @@ int ls_trained_evaluate(ls_trained_evaluation *out, const ls_trained *t, bool tr
     int status =
         ls_measured_init(&out->measured, metrics, out->data->rows, classes, weighted, t->host, err);
     out->wanted = metrics;
-    if (status == LS_OK && (scores || ls_metrics_need_scores(metrics, weighted))) {
+    if (status == LS_OK &&
+        (scores || ls_metrics_need_scores(metrics, weighted && t->config.loss->hits))) {
         out->scores =
             ls_alloc_array(t->host, out->data->rows * sizeof *out->scores, (size_t)classes);
         status =

@@ -267,6 +267,7 @@ static bool tests_are_weighted(const struct ls_trainer *t)
 static ls_engine_desc describe_work(ls_trainer *t)
 {
     const ls_config *c = &t->config;
+    const bool accuracy = c->loss->hits && tests_are_weighted(t);
     return (ls_engine_desc){.pool = t->options.pool,
                             .model = t->model,
                             .optimizer = &c->optimizer,
@@ -282,7 +283,7 @@ static ls_engine_desc describe_work(ls_trainer *t)
                             .batch_size = (uint32_t)c->batch_size,
                             .step_rows = t->options.step_rows,
                             .step_row_count = t->options.step_row_count,
-                            .scores = ls_metrics_need_scores(c->metrics, tests_are_weighted(t)),
+                            .scores = ls_metrics_need_scores(c->metrics, accuracy),
                             .stop = t->members.cluster ? NULL : &t->stop,
                             .shards = c->shards,
                             .capacity = c->capacities ? c->capacity : NULL,
