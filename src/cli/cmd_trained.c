@@ -160,26 +160,26 @@ static void put_reasons(ls_json_writer *w, const ls_trained_evaluation *e)
         ls_json_close(w);
 }
 
-static void put_shares(ls_json_writer *w, const ls_decision *d)
+static void put_decision_metrics(ls_json_writer *w, const ls_decision_metrics *m)
 {
-    ls_json_put_double(w, "precision", ls_decision_precision(d));
-    ls_json_put_double(w, "recall", ls_decision_recall(d));
-    ls_json_put_double(w, "f1", ls_decision_f1(d));
+    ls_json_put_double(w, "precision", m->precision);
+    ls_json_put_double(w, "recall", m->recall);
+    ls_json_put_double(w, "f1", m->f1);
 }
 
-/* Writes the decisions at a threshold. `weighted`: the rows have weights. */
-static void put_decision(ls_json_writer *w, const ls_trained_decision *d, bool weighted)
+/* Writes the decisions at a threshold. */
+static void put_decision(ls_json_writer *w, const ls_trained_decision *d)
 {
     ls_json_open_object(w, "at_threshold");
     ls_json_put_double(w, "threshold", d->threshold);
-    put_shares(w, &d->weighted);
+    put_decision_metrics(w, &d->weighted);
     ls_json_put_uint(w, "true_positive", (uint64_t)d->rows.true_positive);
     ls_json_put_uint(w, "false_positive", (uint64_t)d->rows.false_positive);
     ls_json_put_uint(w, "true_negative", (uint64_t)d->rows.true_negative);
     ls_json_put_uint(w, "false_negative", (uint64_t)d->rows.false_negative);
-    if (weighted) {
+    if (d->weighs) {
         ls_json_open_object(w, "unweighted");
-        put_shares(w, &d->rows);
+        put_decision_metrics(w, &d->unweighted);
         ls_json_close(w);
     }
     ls_json_close(w);
@@ -207,7 +207,7 @@ static void print_evaluation(const ls_trained *t, const ls_trained_evaluation *e
     put_reasons(&w, e);
     ls_measured_write_unweighted(&w, "unweighted", &e->measured);
     if (d)
-        put_decision(&w, d, e->measured.unweighted != NULL);
+        put_decision(&w, d);
     if (e->unweighed)
         ls_json_put_bool(&w, "class_weights", false);
     ls_json_put_double(&w, "seconds", e->seconds);
@@ -289,8 +289,8 @@ static void print_for_people(const ls_trained *t, const ls_trained_evaluation *e
     if (d)
         printf("  positive from %g on: precision %.4f, recall %.4f, f1 %.4f; %.0f of %.0f rows are "
                "predicted positive\n",
-               d->threshold, ls_decision_precision(&d->weighted), ls_decision_recall(&d->weighted),
-               ls_decision_f1(&d->weighted), d->rows.true_positive + d->rows.false_positive,
+               d->threshold, d->weighted.precision, d->weighted.recall, d->weighted.f1,
+               d->rows.true_positive + d->rows.false_positive,
                d->rows.true_positive + d->rows.false_positive + d->rows.true_negative +
                    d->rows.false_negative);
     print_classes(t, &e->measured);

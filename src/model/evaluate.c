@@ -92,6 +92,12 @@ int ls_trained_evaluate(ls_trained_evaluation *out, const ls_trained *t, bool tr
     return status;
 }
 
+static ls_decision_metrics metrics_of(const ls_decision *d)
+{
+    return (ls_decision_metrics){ls_decision_precision(d), ls_decision_recall(d),
+                                 ls_decision_f1(d)};
+}
+
 int ls_trained_decide(ls_trained_decision *out, const ls_trained *t, bool train,
                       const float *scores, double threshold, ls_error *err)
 {
@@ -100,7 +106,8 @@ int ls_trained_decide(ls_trained_decision *out, const ls_trained *t, bool train,
     const size_t outputs = (size_t)t->model->classes;
     const ls_meaning meaning = {t->config.loss, t->card.prep, t->model->classes};
     const ls_task task = ls_meaning_task(&meaning);
-    *out = (ls_trained_decision){.threshold = threshold};
+    ls_decision weighted = {0};
+    *out = (ls_trained_decision){.threshold = threshold, .weighs = view.weights != NULL};
     if (task == LS_TASK_VALUES || (task == LS_TASK_CLASSES && outputs != 2))
         return ls_fail(err, LS_EUNSUPPORTED,
                        "--threshold: expected a model of two classes or yes-or-no targets");
@@ -114,11 +121,13 @@ int ls_trained_decide(ls_trained_decision *out, const ls_trained *t, bool train,
             const bool positive = task == LS_TASK_CLASSES ? view.labels[row] == 1
                                                           : view.targets[row * outputs + k] > 0.5f;
             ls_decision_count(&out->rows, positive, output[k] >= threshold, 1);
-            ls_decision_count(&out->weighted, positive, output[k] >= threshold,
+            ls_decision_count(&weighted, positive, output[k] >= threshold,
                               view.weights ? (double)view.weights[row] : 1);
         }
     }
     ls_free(t->host, output);
+    out->weighted = metrics_of(&weighted);
+    out->unweighted = metrics_of(&out->rows);
     return LS_OK;
 }
 

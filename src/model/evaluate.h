@@ -30,11 +30,18 @@ typedef struct ls_trained_evaluation {
 int ls_trained_evaluate(ls_trained_evaluation *out, const ls_trained *trained, bool train,
                         bool scores, const ls_registry *registry, const char *devices,
                         ls_error *err);
+/* Metrics of decisions; NaN: not defined (config/ranking.h). */
+typedef struct ls_decision_metrics {
+    double precision, recall, f1;
+} ls_decision_metrics;
+
 /* The decisions of a model at a threshold. */
 typedef struct ls_trained_decision {
-    double threshold;     /* a row is predicted positive from this probability on */
-    ls_decision weighted; /* sums of the rows' weights; the numbers of rows, if they have none */
-    ls_decision rows;     /* numbers of rows */
+    double threshold;             /* a row is predicted positive from this probability on */
+    ls_decision_metrics weighted, /* each row counts as its weight */
+        unweighted;               /* each row counts once */
+    bool weighs;                  /* the rows have weights; else both are equal */
+    ls_decision rows;             /* numbers of rows */
 } ls_trained_decision;
 
 /* Counts the decisions of a model of two classes or yes-or-no targets, if a row is predicted
