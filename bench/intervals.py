@@ -74,7 +74,7 @@ def main():
         far += abs(ours[0] - WANTED) > MOST
         cells = [text for c, low, high in (ours, theirs) for text in (f"{c:.3f}", f"{low:.1f}, {high:.1f}")]
         print(f"| {split + 1} | " + " | ".join(cells) + " |", flush=True)
-    sys.exit(far > 0)
+    sys.exit(int(far > 0))
 
 
 if __name__ == "__main__":
