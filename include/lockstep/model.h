@@ -209,6 +209,9 @@ typedef struct ls_evaluation {
      * class */
     const char *metric_names[LS_EVALUATION_METRICS];
     double metric_values[LS_EVALUATION_METRICS];
+    /* [metric_count]: if the rows have weights, the values with each row counted once; NaN: the
+     * metric has none, such as the loss, or the rows have no weights */
+    double unweighted_values[LS_EVALUATION_METRICS];
 } ls_evaluation;
 
 /* Rows in a file, for one model. */

@@ -160,18 +160,28 @@ static void put_reasons(ls_json_writer *w, const ls_trained_evaluation *e)
         ls_json_close(w);
 }
 
+static void put_decision_metrics(ls_json_writer *w, const ls_decision_metrics *m)
+{
+    ls_json_put_double(w, "precision", m->precision);
+    ls_json_put_double(w, "recall", m->recall);
+    ls_json_put_double(w, "f1", m->f1);
+}
+
 /* Writes the decisions at a threshold. */
 static void put_decision(ls_json_writer *w, const ls_trained_decision *d)
 {
     ls_json_open_object(w, "at_threshold");
     ls_json_put_double(w, "threshold", d->threshold);
-    ls_json_put_double(w, "precision", d->precision);
-    ls_json_put_double(w, "recall", d->recall);
-    ls_json_put_double(w, "f1", d->f1);
-    ls_json_put_uint(w, "true_positive", d->rows.true_positive);
-    ls_json_put_uint(w, "false_positive", d->rows.false_positive);
-    ls_json_put_uint(w, "true_negative", d->rows.true_negative);
-    ls_json_put_uint(w, "false_negative", d->rows.false_negative);
+    put_decision_metrics(w, &d->weighted);
+    ls_json_put_uint(w, "true_positive", (uint64_t)d->rows.true_positive);
+    ls_json_put_uint(w, "false_positive", (uint64_t)d->rows.false_positive);
+    ls_json_put_uint(w, "true_negative", (uint64_t)d->rows.true_negative);
+    ls_json_put_uint(w, "false_negative", (uint64_t)d->rows.false_negative);
+    if (d->weighs) {
+        ls_json_open_object(w, "unweighted");
+        put_decision_metrics(w, &d->unweighted);
+        ls_json_close(w);
+    }
     ls_json_close(w);
 }
 
@@ -195,6 +205,7 @@ static void print_evaluation(const ls_trained *t, const ls_trained_evaluation *e
             ls_json_put_double(&w, ls_metric_names[m], e->measured.value[m]);
     ls_measured_write_each(&w, "r2_each", &e->measured);
     put_reasons(&w, e);
+    ls_measured_write_unweighted(&w, "unweighted", &e->measured);
     if (d)
         put_decision(&w, d);
     if (e->unweighed)
@@ -236,6 +247,20 @@ static void print_classes(const ls_trained *t, const ls_measured *m)
     }
 }
 
+/* Prints the unweighted metrics, if the rows have weights. */
+static void print_unweighted(const ls_measured *m)
+{
+    const char *before = "  with each row counted once: ";
+    for (int i = 0; m->unweighted && i < LS_METRICS; i++)
+        if (!isnan(m->unweighted[i])) {
+            printf("%s%s %.4f", before, i == LS_METRIC_ACCURACY ? "acc" : ls_metric_names[i],
+                   m->unweighted[i]);
+            before = ", ";
+        }
+    if (*before == ',')
+        putchar('\n');
+}
+
 static void print_for_people(const ls_trained *t, const ls_trained_evaluation *e,
                              const ls_trained_decision *d)
 {
@@ -257,16 +282,17 @@ static void print_for_people(const ls_trained *t, const ls_trained_evaluation *e
     for (int k = 0; k < e->measured.targets; k++)
         printf("%s%.4f%s", k ? ", " : "  r2 of each target: ", e->measured.each[k],
                k + 1 < e->measured.targets ? "" : "\n");
+    print_unweighted(&e->measured);
     for (int m = 0; m < LS_METRICS; m++)
         if (has_none(e, m))
             printf("  %s has no value: %s\n", ls_metric_names[m], why_none(e, m));
     if (d)
-        printf("  positive from %g on: precision %.4f, recall %.4f, f1 %.4f; %llu of %llu rows are "
+        printf("  positive from %g on: precision %.4f, recall %.4f, f1 %.4f; %.0f of %.0f rows are "
                "predicted positive\n",
-               d->threshold, d->precision, d->recall, d->f1,
-               (unsigned long long)(d->rows.true_positive + d->rows.false_positive),
-               (unsigned long long)(d->rows.true_positive + d->rows.false_positive +
-                                    d->rows.true_negative + d->rows.false_negative));
+               d->threshold, d->weighted.precision, d->weighted.recall, d->weighted.f1,
+               d->rows.true_positive + d->rows.false_positive,
+               d->rows.true_positive + d->rows.false_positive + d->rows.true_negative +
+                   d->rows.false_negative);
     print_classes(t, &e->measured);
 }
 

@@ -24,7 +24,8 @@ typedef struct session {
     ls_host host;
     char dir[LS_PATH_BYTES]; /* the directory of the runs */
     ls_wrong wrong;
-    double loss; /* sum of the losses of all rows */
+    double loss;   /* sum of the losses of all rows */
+    double weight; /* sum of the weights of all rows; their number, if they have none */
 } session;
 
 static void on_progress(void *user, const ls_progress *progress)
@@ -51,8 +52,10 @@ static int predict_fold(session *s, const cli_list *set, const char *dir, ls_err
     status = ls_trained_evaluate(&e, &t, false, true, s->registry, NULL, err);
     if (status == LS_OK)
         status = ls_wrong_add(&s->wrong, &t, false, e.scores, err);
-    if (status == LS_OK)
-        s->loss += e.measured.value[LS_METRIC_LOSS] * e.data->rows;
+    if (status == LS_OK) {
+        s->loss += e.measured.value[LS_METRIC_LOSS] * e.weight;
+        s->weight += e.weight;
+    }
     ls_trained_evaluation_free(&e, &t);
     ls_trained_close(&t);
     return status;
@@ -136,7 +139,7 @@ static void print_results(session *s)
 {
     const ls_wrong *w = &s->wrong;
     const unsigned long long rows = (unsigned long long)w->rows * (unsigned)w->targets;
-    printf("out of fold: loss %.4f", s->loss / (double)w->rows);
+    printf("out of fold: loss %.4f", s->weight > 0 ? s->loss / s->weight : 0);
     if (!w->values)
         printf(", %llu of %llu %s predicted wrong (acc %.4f)", (unsigned long long)w->count, rows,
                ls_plural(rows, "row is", "rows are"), 1 - (double)w->count / (double)rows);

@@ -317,8 +317,9 @@ int ls_config_outputs(const ls_config *config, const ls_dataset_info *info);
 /* Returns the metrics that an evaluation of `rows` rows measures: config->metrics. *Scores* are the
  * model's outputs for all these rows, `outputs` floats for each row; most metrics are computed from
  * the scores (metrics.h). If metrics.names is "auto" and ls_metrics_bytes are more than
- * LS_SCORES_BYTES, returns only the metrics that need no scores, and logs a line about it. */
-unsigned ls_config_metrics_of(const ls_config *config, uint32_t rows, int outputs);
+ * LS_SCORES_BYTES, returns only loss and accuracy, and logs a line about it. `weighted`: the rows
+ * have weights. */
+unsigned ls_config_metrics_of(const ls_config *config, uint32_t rows, int outputs, bool weighted);
 /* Fails with LS_ENOMEM because the scores of `rows` rows do not fit in memory. The message begins
  * with the place of metrics.names in the config. */
 int ls_config_fail_scores(ls_error *err, const ls_config *config, uint32_t rows, int outputs);

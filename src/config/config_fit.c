@@ -30,10 +30,12 @@ static bool are_metrics_named(const ls_config *c)
     return node && !(cJSON_IsString(node) && strcmp(node->valuestring, "auto") == 0);
 }
 
-unsigned ls_config_metrics_of(const ls_config *c, uint32_t rows, int outputs)
+unsigned ls_config_metrics_of(const ls_config *c, uint32_t rows, int outputs, bool weighted)
 {
-    const uint64_t bytes = ls_metrics_bytes(c->metrics, rows, outputs);
-    if (are_metrics_named(c) || !ls_metrics_need_scores(c->metrics) || bytes <= LS_SCORES_BYTES)
+    const bool accuracy = weighted && c->loss->hits;
+    const uint64_t bytes = ls_metrics_bytes(c->metrics, rows, outputs, accuracy);
+    if (are_metrics_named(c) || !ls_metrics_need_scores(c->metrics, accuracy) ||
+        bytes <= LS_SCORES_BYTES)
         return c->metrics;
     ls_log(
         c->host, LS_LOG_INFO,
@@ -48,7 +50,7 @@ int ls_config_fail_scores(ls_error *err, const ls_config *c, uint32_t rows, int 
     return ls_config_fail(
         err, c, "metrics.names", LS_ENOMEM,
         "metrics.names: out of memory for %u scores of each of %u rows, %.1f GB; set it to [], "
-        "which needs no scores",
+        "which needs no scores of rows without weights",
         (unsigned)outputs, (unsigned)rows, (double)rows * outputs * sizeof(float) * 1e-9);
 }
 
@@ -246,7 +248,7 @@ int ls_config_fit_data(ls_config *c, const ls_dataset_info *info, uint32_t rows,
         status = choose_metrics(c, outputs, err);
     if (status)
         return status;
-    c->metrics = ls_config_metrics_of(c, rows, outputs);
+    c->metrics = ls_config_metrics_of(c, rows, outputs, info->weighted);
     return choose_monitor(c, err);
 }
 

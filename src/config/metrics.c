@@ -6,6 +6,7 @@
 #include "base/host.h"
 #include "base/portable_math.h"
 #include "config/ranking.h"
+#include "merge/weights.h"
 
 #include <math.h>
 #include <string.h>
@@ -111,23 +112,25 @@ unsigned ls_metrics_without_scores(unsigned wanted)
     return wanted & (ONE(LOSS) | ONE(ACCURACY));
 }
 
-bool ls_metrics_need_scores(unsigned wanted)
+bool ls_metrics_need_scores(unsigned wanted, bool weighted)
 {
-    return wanted != ls_metrics_without_scores(wanted);
+    return wanted != ls_metrics_without_scores(wanted) || weighted;
 }
 
-/* Returns the number of values of 8 bytes with which a row is ranked. */
-static uint64_t rank_values(unsigned wanted, int outputs)
+/* Returns the number of values of 8 bytes with which a row is ranked: two keys, of more than two
+ * classes two parts of its score, and two weights. */
+static uint64_t rank_values(unsigned wanted, int outputs, bool weighted)
 {
     if (!(wanted & (ONE(AUC) | ONE(AVERAGE_PRECISION))))
         return 0;
-    return outputs > 2 ? 4 : 2;
+    return (outputs > 2 ? 4 : 2) + (weighted ? 1 : 0);
 }
 
-uint64_t ls_metrics_bytes(unsigned wanted, uint32_t rows, int outputs)
+uint64_t ls_metrics_bytes(unsigned wanted, uint32_t rows, int outputs, bool weighted)
 {
-    const uint64_t scores = ls_metrics_need_scores(wanted) ? sizeof(float) * (uint64_t)outputs : 0;
-    return rows * (scores + rank_values(wanted, outputs) * sizeof(uint64_t));
+    const uint64_t scores =
+        ls_metrics_need_scores(wanted, weighted) ? sizeof(float) * (uint64_t)outputs : 0;
+    return rows * (scores + rank_values(wanted, outputs, weighted) * sizeof(uint64_t));
 }
 
 const char *ls_metric_why_none(ls_metric metric)
@@ -138,7 +141,7 @@ const char *ls_metric_why_none(ls_metric metric)
     case LS_METRIC_F1: return "no row is positive or is predicted as positive";
     case LS_METRIC_R2:
     case LS_METRIC_R2_MEAN: return "all targets are equal";
-    default: return "there are no rows";
+    default: return "there are no rows, or all their weights are 0";
     }
 }
 
@@ -146,15 +149,40 @@ void ls_measured_clear(ls_measured *m)
 {
     for (int i = 0; i < LS_METRICS; i++)
         m->value[i] = NAN;
-    for (int k = 0; k < m->targets; k++)
-        m->each[k] = NAN;
+    for (size_t i = 0; i < m->numbers; i++)
+        m->number[i] = NAN;
     m->classes = 0;
 }
 
-int ls_measured_init(ls_measured *out, unsigned wanted, uint32_t rows, int outputs,
+/* Allocates the arrays of numbers. */
+static int allocate_numbers(ls_measured *out, unsigned wanted, size_t outputs, bool weighted,
+                            const ls_host *host, ls_error *err)
+{
+    const size_t targets = wanted & ONE(R2_MEAN) ? outputs : 0,
+                 classes = weighted && wanted & ONE(CONFUSION) ? outputs : 0,
+                 numbers = targets + (weighted ? LS_METRICS + targets : 0) + 3 * classes;
+    if (numbers == 0)
+        return LS_OK;
+    double *next = ls_alloc_array(host, numbers, sizeof *next);
+    if (!next)
+        return ls_fail(err, LS_ENOMEM, "out of memory for the metrics of %zu outputs", outputs);
+    out->number = next;
+    out->numbers = numbers;
+    out->targets = (int)targets;
+    out->each = targets ? next : NULL;
+    next += targets;
+    if (!weighted)
+        return LS_OK;
+    out->unweighted = next;
+    out->each_unweighted = targets ? next + LS_METRICS : NULL;
+    out->class_weight = classes ? next + LS_METRICS + targets : NULL;
+    return LS_OK;
+}
+
+int ls_measured_init(ls_measured *out, unsigned wanted, uint32_t rows, int outputs, bool weighted,
                      const ls_host *host, ls_error *err)
 {
-    const size_t n = (size_t)outputs, ranks = (size_t)rank_values(wanted, outputs);
+    const size_t n = (size_t)outputs, ranks = (size_t)rank_values(wanted, outputs, weighted);
     *out = (ls_measured){0};
     ls_measured_clear(out);
     if (wanted & ONE(CONFUSION)) {
@@ -162,12 +190,9 @@ int ls_measured_init(ls_measured *out, unsigned wanted, uint32_t rows, int outpu
         if (!out->confusion)
             return ls_fail(err, LS_ENOMEM, "out of memory for a confusion matrix");
     }
-    if (wanted & ONE(R2_MEAN)) {
-        out->each = ls_alloc_array(host, n, sizeof *out->each);
-        if (!out->each)
-            return ls_fail(err, LS_ENOMEM, "out of memory for the R² of %d targets", outputs);
-        out->targets = outputs;
-    }
+    int status = allocate_numbers(out, wanted, n, weighted, host, err);
+    if (status)
+        return status;
     if (ranks > 0 && rows > 0) {
         out->room = ls_alloc_array(host, rows, ranks * sizeof *out->room);
         if (!out->room)
@@ -181,7 +206,7 @@ int ls_measured_init(ls_measured *out, unsigned wanted, uint32_t rows, int outpu
 void ls_measured_fini(ls_measured *m, const ls_host *host)
 {
     ls_free(host, m->confusion);
-    ls_free(host, m->each);
+    ls_free(host, m->number);
     ls_free(host, m->room);
 }
 
@@ -192,6 +217,7 @@ void ls_measured_tell(ls_evaluation *out, unsigned wanted, const ls_measured *m)
         if (i == LS_METRIC_CONFUSION || !(wanted >> i & 1))
             continue;
         out->metric_names[out->metric_count] = ls_metric_names[i];
+        out->unweighted_values[out->metric_count] = m->unweighted ? m->unweighted[i] : NAN;
         out->metric_values[out->metric_count++] = m->value[i];
     }
 }
@@ -199,6 +225,17 @@ void ls_measured_tell(ls_evaluation *out, unsigned wanted, const ls_measured *m)
 static size_t row_of(const ls_scored_rows *j, uint32_t i)
 {
     return j->row ? j->row[i] : i;
+}
+
+static double weight_of(const ls_scored_rows *j, uint32_t i)
+{
+    return j->weights ? (double)j->weights[row_of(j, i)] : 1;
+}
+
+/* Returns the sum of the rows' weights: the number of rows, if they have none. */
+static double total_weight(const ls_scored_rows *j)
+{
+    return ls_sum_weights(j->weights, j->row, j->rows, 1);
 }
 
 /* ---- classes -------------------------------------------------------------------------------- */
@@ -225,43 +262,93 @@ static int rank_of(const float *score, int classes, int label)
     return rank;
 }
 
-static void measure_classes(ls_measured *out, unsigned wanted, const ls_scored_rows *j)
+/* Arrays of ls_measured.class_weight */
+enum { OF_CLASS, AS_CLASS, OF_AND_AS_CLASS, CLASS_WEIGHTS };
+
+/* Counts a row of the class `label` that was predicted as `taken`. The matrix counts each row once.
+ */
+static void count_row(ls_measured *out, const ls_scored_rows *j, size_t label, size_t taken,
+                      double weight)
 {
-    const int32_t *labels = j->labels;
     const size_t classes = (size_t)j->outputs;
-    uint32_t among = 0;
-    if (wanted & ONE(CONFUSION)) {
+    if (!j->weights) {
+        out->confusion[label * classes + taken]++;
+        return;
+    }
+    out->class_weight[OF_CLASS * classes + label] += weight;
+    out->class_weight[AS_CLASS * classes + taken] += weight;
+    if (label == taken)
+        out->class_weight[OF_AND_AS_CLASS * classes + label] += weight;
+}
+
+static void clear_classes(ls_measured *out, const ls_scored_rows *j)
+{
+    const size_t classes = (size_t)j->outputs;
+    if (!j->weights) {
         out->classes = j->outputs;
         memset(out->confusion, 0, classes * classes * sizeof *out->confusion);
     }
+    for (size_t i = 0; j->weights && i < CLASS_WEIGHTS * classes; i++)
+        out->class_weight[i] = 0;
+}
+
+static void measure_classes(ls_measured *out, unsigned wanted, const ls_scored_rows *j)
+{
+    const int32_t *labels = j->labels;
+    double among = 0;
+    if (wanted & ONE(CONFUSION))
+        clear_classes(out, j);
     for (uint32_t i = 0; i < j->rows; i++) {
-        const float *score = j->scores + i * classes;
+        const float *score = j->scores + i * (size_t)j->outputs;
         const int32_t label = labels[row_of(j, i)];
+        const double weight = weight_of(j, i);
+        if (weight == 0)
+            continue;
         if ((wanted & ONE(TOP5)) && rank_of(score, j->outputs, label) < 5)
-            among++;
+            among += weight;
         if (wanted & ONE(CONFUSION))
-            out->confusion[(size_t)label * classes + (size_t)largest(score, j->outputs)]++;
+            count_row(out, j, (size_t)label, (size_t)largest(score, j->outputs), weight);
     }
     if (wanted & ONE(TOP5))
-        out->value[LS_METRIC_TOP5] = (double)among / j->rows;
+        out->value[LS_METRIC_TOP5] = among / total_weight(j);
+}
+
+/* Returns the share of the class's rows on the diagonal of the matrix among those in a column
+ * (`across` false) or in a row (true) of the matrix. */
+static double counted_share(const ls_measured *m, int class, bool across)
+{
+    const size_t n = (size_t)m->classes, k = (size_t) class;
+    uint64_t all = 0;
+    for (size_t i = 0; i < n; i++)
+        all += m->confusion[across ? k * n + i : i * n + k];
+    return all ? (double)m->confusion[k * n + k] / (double)all : NAN;
+}
+
+static double precision_unweighted(const ls_measured *m, int class)
+{
+    return counted_share(m, class, false);
+}
+
+static double recall_unweighted(const ls_measured *m, int class)
+{
+    return counted_share(m, class, true);
+}
+
+static double weighted_share(const ls_measured *m, int class, int all)
+{
+    const size_t n = (size_t)m->classes, k = (size_t) class;
+    const double sum = m->class_weight[(size_t)all * n + k];
+    return sum > 0 ? m->class_weight[OF_AND_AS_CLASS * n + k] / sum : NAN;
 }
 
 double ls_precision_of(const ls_measured *m, int class)
 {
-    const size_t n = (size_t)m->classes, k = (size_t) class;
-    uint64_t taken = 0;
-    for (size_t i = 0; i < n; i++)
-        taken += m->confusion[i * n + k];
-    return taken ? (double)m->confusion[k * n + k] / (double)taken : NAN;
+    return m->class_weight ? weighted_share(m, class, AS_CLASS) : precision_unweighted(m, class);
 }
 
 double ls_recall_of(const ls_measured *m, int class)
 {
-    const size_t n = (size_t)m->classes, k = (size_t) class;
-    uint64_t rows = 0;
-    for (size_t i = 0; i < n; i++)
-        rows += m->confusion[k * n + i];
-    return rows ? (double)m->confusion[k * n + k] / (double)rows : NAN;
+    return m->class_weight ? weighted_share(m, class, OF_CLASS) : recall_unweighted(m, class);
 }
 
 static void put_shares(ls_json_writer *w, const char *key, const ls_measured *m,
@@ -300,13 +387,39 @@ void ls_measured_write(ls_json_writer *w, const char *key, const ls_measured *m)
         put_matrix(w, key, m);
 }
 
-void ls_measured_write_each(ls_json_writer *w, const char *key, const ls_measured *m)
+/* Writes the r2 of each output, unless their mean is NaN. */
+static void put_each(ls_json_writer *w, const char *key, const double *each, int targets,
+                     double mean)
 {
-    if (m->targets == 0 || isnan(m->value[LS_METRIC_R2_MEAN]))
+    if (targets == 0 || isnan(mean))
         return;
     ls_json_open_array(w, key);
-    for (int k = 0; k < m->targets; k++)
-        ls_json_put_double(w, NULL, m->each[k]);
+    for (int k = 0; k < targets; k++)
+        ls_json_put_double(w, NULL, each[k]);
+    ls_json_close(w);
+}
+
+void ls_measured_write_each(ls_json_writer *w, const char *key, const ls_measured *m)
+{
+    put_each(w, key, m->each, m->targets, m->value[LS_METRIC_R2_MEAN]);
+}
+
+void ls_measured_write_unweighted(ls_json_writer *w, const char *key, const ls_measured *m)
+{
+    bool any = m->classes > 0;
+    for (int i = 0; m->unweighted && i < LS_METRICS; i++)
+        any |= !isnan(m->unweighted[i]);
+    if (!m->unweighted || !any)
+        return;
+    ls_json_open_object(w, key);
+    for (int i = 0; i < LS_METRICS; i++)
+        if (!isnan(m->unweighted[i]))
+            ls_json_put_double(w, ls_metric_names[i], m->unweighted[i]);
+    put_each(w, "r2_each", m->each_unweighted, m->targets, m->unweighted[LS_METRIC_R2_MEAN]);
+    if (m->classes > 0) {
+        put_shares(w, ls_class_keys[0], m, precision_unweighted);
+        put_shares(w, ls_class_keys[1], m, recall_unweighted);
+    }
     ls_json_close(w);
 }
 
@@ -344,16 +457,33 @@ static double or_nan(double value)
     return isfinite(value) ? value : NAN;
 }
 
-/* Returns Σ(target − mean of the targets)² over the rows, for output `k`. */
+/* Returns Σ(target − mean of the targets)² over the rows, for output `k`; 0 if all targets that
+ * count are equal, whatever the rounding of their mean. */
 static double spread(const ls_scored_rows *j, int k)
 {
-    double sum = 0, squares = 0;
+    double sum = 0, squares = 0, least = INFINITY, most = -INFINITY;
+    for (uint32_t i = 0; i < j->rows; i++) {
+        if (weight_of(j, i) == 0)
+            continue;
+        sum += weight_of(j, i) * target(j, i, k);
+        least = fmin(least, target(j, i, k));
+        most = fmax(most, target(j, i, k));
+    }
+    const double mean = sum / total_weight(j);
     for (uint32_t i = 0; i < j->rows; i++)
-        sum += target(j, i, k);
-    const double mean = sum / j->rows;
-    for (uint32_t i = 0; i < j->rows; i++)
-        squares += (target(j, i, k) - mean) * (target(j, i, k) - mean);
-    return squares;
+        squares += weight_of(j, i) * ((target(j, i, k) - mean) * (target(j, i, k) - mean));
+    return least < most ? squares : 0;
+}
+
+/* Returns Σ(value − target)² over the rows, for output `k`. */
+static double squared_error(const ls_scored_rows *j, int k)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < j->rows; i++) {
+        const double far = predicted(j, i, k) - target(j, i, k), weight = weight_of(j, i);
+        sum += weight > 0 ? weight * (far * far) : 0;
+    }
+    return sum;
 }
 
 /* Measures the R² of each output, and their mean. */
@@ -362,12 +492,7 @@ static void measure_each(ls_measured *out, const ls_scored_rows *j)
     double sum = 0;
     int counted = 0;
     for (int k = 0; k < j->outputs; k++) {
-        double squares = 0;
-        for (uint32_t i = 0; i < j->rows; i++) {
-            const double far = predicted(j, i, k) - target(j, i, k);
-            squares += far * far;
-        }
-        const double spreads = spread(j, k);
+        const double squares = squared_error(j, k), spreads = spread(j, k);
         out->each[k] = spreads > 0 ? or_nan(1 - squares / spreads) : NAN;
         if (!isnan(out->each[k])) {
             sum += out->each[k];
@@ -382,16 +507,16 @@ static void measure_values(ls_measured *out, unsigned wanted, const ls_scored_ro
     double absolute = 0, squares = 0, spreads = 0;
     for (uint32_t i = 0; i < j->rows; i++)
         for (int k = 0; k < j->outputs; k++) {
-            const double far = predicted(j, i, k) - target(j, i, k);
-            absolute += fabs(far);
-            squares += far * far;
+            const double far = predicted(j, i, k) - target(j, i, k), weight = weight_of(j, i);
+            absolute += weight > 0 ? weight * fabs(far) : 0;
+            squares += weight > 0 ? weight * (far * far) : 0;
         }
     for (int k = 0; k < j->outputs && wanted & ONE(R2); k++)
         spreads += spread(j, k);
     if (wanted & ONE(R2_MEAN))
         measure_each(out, j);
     if (wanted & ONE(MAE))
-        out->value[LS_METRIC_MAE] = or_nan(absolute / ((double)j->rows * j->outputs));
+        out->value[LS_METRIC_MAE] = or_nan(absolute / (total_weight(j) * j->outputs));
     if (wanted & ONE(R2))
         out->value[LS_METRIC_R2] = spreads > 0 ? or_nan(1 - squares / spreads) : NAN;
 }
@@ -412,36 +537,45 @@ static double deviance_of(double t, double z)
     return 2 * ((t > 0 ? t * (ls_ln(t) - z) - t : 0) + ls_exp(z));
 }
 
-/* Measures the metric that is the loss itself, or that belongs to it. */
-static void measure_loss(ls_measured *out, ls_metric metric, const ls_scored_rows *j)
+/* Returns the sum over the outputs of row `i` of a metric that is the loss itself, or that belongs
+ * to it. */
+static double loss_of_row(ls_metric metric, const ls_scored_rows *j, uint32_t i)
 {
     const ls_vector_loss *v = j->loss;
     const int targets = targets_of(j);
     double sum = 0;
+    for (int k = 0; k < j->outputs; k++) {
+        const double z = score(j, i, k), t = target(j, i, k % targets);
+        if (metric == LS_METRIC_HUBER)
+            sum += huber_of(fabs(z - t), v->delta);
+        else if (metric == LS_METRIC_PINBALL)
+            sum += pinball_of(t - z, v->quantile[k / targets]);
+        else
+            sum += deviance_of(t, z);
+    }
+    return sum;
+}
+
+static void measure_loss(ls_measured *out, ls_metric metric, const ls_scored_rows *j)
+{
+    double sum = 0;
     for (uint32_t i = 0; i < j->rows; i++)
-        for (int k = 0; k < j->outputs; k++) {
-            const double z = score(j, i, k), t = target(j, i, k % targets);
-            if (metric == LS_METRIC_HUBER)
-                sum += huber_of(fabs(z - t), v->delta);
-            else if (metric == LS_METRIC_PINBALL)
-                sum += pinball_of(t - z, v->quantile[k / targets]);
-            else
-                sum += deviance_of(t, z);
-        }
-    out->value[metric] = or_nan(sum / ((double)j->rows * j->outputs));
+        if (weight_of(j, i) > 0)
+            sum += weight_of(j, i) * loss_of_row(metric, j, i);
+    out->value[metric] = or_nan(sum / (total_weight(j) * j->outputs));
 }
 
 static void measure_coverage(ls_measured *out, const ls_scored_rows *j)
 {
     const int targets = targets_of(j), highest = j->outputs - targets;
-    uint64_t inside = 0;
+    double inside = 0;
     for (uint32_t i = 0; i < j->rows; i++)
         for (int k = 0; k < targets; k++) {
             const double t = target(j, i, k);
             if (t <= score(j, i, highest + k) && (highest == 0 || t >= score(j, i, k)))
-                inside++;
+                inside += weight_of(j, i);
         }
-    out->value[LS_METRIC_COVERAGE] = (double)inside / ((double)j->rows * targets);
+    out->value[LS_METRIC_COVERAGE] = inside / (total_weight(j) * targets);
 }
 
 static void measure_losses(ls_measured *out, unsigned wanted, const ls_scored_rows *j)
@@ -456,9 +590,12 @@ static void measure_losses(ls_measured *out, unsigned wanted, const ls_scored_ro
 
 void ls_measured_in_unit(ls_measured *m, double unit)
 {
-    m->value[LS_METRIC_MAE] *= unit;
-    m->value[LS_METRIC_PINBALL] *= unit;
-    m->value[LS_METRIC_HUBER] = ls_loss_in_unit(2, m->value[LS_METRIC_HUBER], unit);
+    double *const all[] = {m->value, m->unweighted};
+    for (int i = 0; i < 2 && all[i]; i++) {
+        all[i][LS_METRIC_MAE] *= unit;
+        all[i][LS_METRIC_PINBALL] *= unit;
+        all[i][LS_METRIC_HUBER] = ls_loss_in_unit(2, all[i][LS_METRIC_HUBER], unit);
+    }
 }
 
 /* ---- yes-or-no decisions --------------------------------------------------------------------- */
@@ -494,17 +631,40 @@ static double decision_score(const ls_scored_rows *j, uint32_t i, int k, const d
     return is_rule(j, LS_VECTOR_BCE) ? score(j, i, k) : score(j, i, k) - score(j, i, 0);
 }
 
-/* Stores the rows of decision `k` as keys of a ranking, and counts its predictions. `key` NULL: the
- * rows are only counted. */
-static void list_decision(ls_decision *out, uint64_t *key, const ls_scored_rows *j, int k,
-                          const double *most)
+/* Stores the rows of decision `k` that count for a ranking, and counts its predictions. Returns the
+ * number of rows. `to` without keys: the rows are only counted. */
+static uint32_t list_decision(ls_decision *out, const ls_ranked *to, const ls_scored_rows *j, int k,
+                              const double *most)
 {
+    uint32_t listed = 0;
     for (uint32_t i = 0; i < j->rows; i++) {
+        const double weight = weight_of(j, i);
+        if (weight == 0)
+            continue;
         const bool positive = is_positive(j, i, k);
         const double s = decision_score(j, i, k, most);
-        ls_decision_count(out, positive, s > 0);
-        if (key)
-            key[i] = ls_rank_key(s, positive);
+        ls_decision_count(out, positive, s > 0, weight);
+        if (to->key)
+            to->key[listed] = ls_rank_key(s, positive);
+        if (to->weight)
+            to->weight[listed] = (float)weight;
+        listed++;
+    }
+    return listed;
+}
+
+/* Divides the memory of the ranks: keys, keys while they are sorted, then for more than two outputs
+ * the results of sum_exponentials, then weights and weights while they are sorted. */
+static void divide_room(ls_ranked part[2], const ls_measured *m, const ls_scored_rows *j)
+{
+    const size_t rows = j->rows;
+    part[0] = part[1] = (ls_ranked){NULL, NULL};
+    if (!m->room)
+        return;
+    float *weights = (float *)(void *)(m->room + (j->outputs > 2 ? 4 : 2) * rows);
+    for (int i = 0; i < 2; i++) {
+        part[i].key = m->room + (size_t)i * rows;
+        part[i].weight = j->weights ? weights + (size_t)i * rows : NULL;
     }
 }
 
@@ -514,6 +674,8 @@ static void measure_decisions(ls_measured *out, unsigned wanted, const ls_scored
     const bool bits = is_rule(j, LS_VECTOR_BCE), two = !bits && j->outputs == 2;
     double *most = NULL, sum[3] = {0, 0, 0};
     int counted[3] = {0, 0, 0};
+    ls_ranked part[2];
+    divide_room(part, out, j);
     if (!bits && !two) {
         most = (double *)(void *)(out->room + 2 * (size_t)j->rows);
         sum_exponentials(most, most + j->rows, j);
@@ -521,9 +683,9 @@ static void measure_decisions(ls_measured *out, unsigned wanted, const ls_scored
     for (int k = two ? 1 : 0; k < j->outputs; k++) {
         ls_decision d = {0};
         double found[3] = {NAN, NAN, NAN};
-        list_decision(&d, out->room, j, k, most);
+        const uint32_t listed = list_decision(&d, &part[0], j, k, most);
         if (out->room)
-            ls_rank(&found[0], &found[1], out->room, out->room + j->rows, j->rows);
+            ls_rank(&found[0], &found[1], &part[0], &part[1], listed);
         found[2] = ls_decision_f1(&d);
         for (int m = 0; m < 3; m++)
             if (!isnan(found[m])) {
@@ -536,22 +698,47 @@ static void measure_decisions(ls_measured *out, unsigned wanted, const ls_scored
             out->value[metric[m]] = counted[m] ? sum[m] / counted[m] : NAN;
 }
 
+/* ---- all metrics ----------------------------------------------------------------------------- */
+
+/* Returns whether the loss's op counts a row as correct. */
+static bool is_correct(const ls_scored_rows *j, uint32_t i)
+{
+    if (!is_rule(j, LS_VECTOR_BCE))
+        return largest(j->scores + i * (size_t)j->outputs, j->outputs) ==
+               ((const int32_t *)j->labels)[row_of(j, i)];
+    bool correct = true;
+    for (int k = 0; k < j->outputs; k++)
+        correct &= (score(j, i, k) > 0) == (target(j, i, k) > 0.5);
+    return correct;
+}
+
+static void measure_accuracy(ls_measured *out, const ls_scored_rows *j)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < j->rows; i++)
+        sum += is_correct(j, i) ? weight_of(j, i) : 0;
+    out->value[LS_METRIC_ACCURACY] = or_nan(sum / total_weight(j));
+}
+
+/* Returns whether the scores of all rows that count are finite. */
 static bool are_finite(const ls_scored_rows *j)
 {
-    for (size_t i = 0; i < (size_t)j->rows * (size_t)j->outputs; i++)
-        if (!isfinite(j->scores[i]))
-            return false;
+    for (uint32_t i = 0; i < j->rows; i++)
+        for (int k = 0; k < j->outputs; k++)
+            if (!isfinite(score(j, i, k)) && weight_of(j, i) > 0)
+                return false;
     return true;
 }
 
-void ls_measure(ls_measured *out, unsigned wanted, const ls_scored_rows *j)
+/* Measures the metrics that need scores of rows without weights. */
+static void measure(ls_measured *out, unsigned wanted, const ls_scored_rows *j)
 {
-    out->classes = 0;
     for (int m = LS_METRIC_TOP5; m < LS_METRICS; m++)
         out->value[m] = wanted >> m & 1 ? NAN : out->value[m];
     for (int k = 0; k < out->targets; k++)
         out->each[k] = NAN;
-    if (j->rows == 0 || !are_finite(j)) /* scores that are not finite cannot be ranked */
+    /* scores that are not finite cannot be ranked */
+    if (!(total_weight(j) > 0) || !are_finite(j))
         return;
     if (wanted & (ONE(TOP5) | ONE(CONFUSION)))
         measure_classes(out, wanted, j);
@@ -560,4 +747,28 @@ void ls_measure(ls_measured *out, unsigned wanted, const ls_scored_rows *j)
     measure_losses(out, wanted, j);
     if (wanted & DECISIONS)
         measure_decisions(out, wanted, j);
+}
+
+/* Measures the unweighted metrics. Their accuracy is that of the devices. */
+static void measure_unweighted(ls_measured *out, unsigned wanted, const ls_scored_rows *j)
+{
+    ls_measured once = *out;
+    ls_scored_rows rows = *j;
+    rows.weights = NULL;
+    once.each = out->each_unweighted;
+    measure(&once, wanted, &rows);
+    memcpy(out->unweighted, once.value, sizeof once.value);
+    out->unweighted[LS_METRIC_LOSS] = NAN;
+    out->classes = once.classes;
+}
+
+void ls_measure(ls_measured *out, unsigned wanted, const ls_scored_rows *j)
+{
+    out->classes = 0;
+    if (j->weights) {
+        measure_unweighted(out, wanted, j);
+        if (!isnan(out->value[LS_METRIC_ACCURACY]))
+            measure_accuracy(out, j);
+    }
+    measure(out, wanted, j);
 }

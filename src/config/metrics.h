@@ -1,13 +1,18 @@
-/* Metrics of an evaluation. The devices compute loss and accuracy, as part of the forward pass. All
- * other metrics are computed from the *scores*: the model's outputs for all rows of the evaluation.
- * One thread computes them, row after row, in integers or double. Therefore the results are
- * bit-identical for any minibatch size and any number of devices, hosts and shards.
+/* Metrics of an evaluation. The devices compute the loss, and the accuracy of rows without weights,
+ * as part of the forward pass. All other metrics are computed from the *scores*: the model's
+ * outputs for all rows of the evaluation. One thread computes them, row after row, in integers or
+ * double. Therefore the results are bit-identical for any minibatch size and any number of devices,
+ * hosts and shards.
+ *
+ * If rows have weights, each row counts as its weight in every metric and in the accuracy
+ * (scikit-learn's sample_weight), and a row of weight 0 as if it were not there. Only the matrix
+ * counts rows. The *unweighted* metrics, for which each row counts once, are measured too.
  *
  * - top5: the share of rows whose label is among the classes with the five largest scores. Of two
  *   equal scores, that of the class with the lower number counts as larger.
  * - confusion: the number of rows for each pair of a true class and a predicted class. The
  *   precision of a class (correct rows / rows predicted as the class) and its recall (correct rows
- *   / rows of the class) are computed from this matrix.
+ *   / rows of the class) are computed from this matrix, with weights from sums of weights.
  * - mae: the mean of |value − target| over rows and outputs. The value is the score, or with the
  *   loss poisson its exponential.
  * - r2: 1 − Σ(value − target)² / Σ(target − mean target of the same output)², both sums over all
@@ -29,8 +34,8 @@
  *   its rows are positive, and the score is the logarithm of the class's probability. If there are
  *   several decisions, the metric is the mean over those that have a value (scikit-learn's macro).
  *
- * To rank the rows takes 16 bytes for each row, with more than two outputs 32, beside the scores.
- * They are allocated once, by ls_measured_init.
+ * To rank the rows takes 16 bytes for each row, with more than two outputs 32, and with weights 8
+ * more, beside the scores. They are allocated once, by ls_measured_init.
  */
 #ifndef CONFIG_METRICS_H
 #define CONFIG_METRICS_H
@@ -86,13 +91,15 @@ unsigned ls_metrics_of(const ls_loss *loss, int outputs);
 /* Returns those metrics of ls_metrics_of that are measured if the config names none, as a bit mask
  * of 1 << metric. */
 unsigned ls_metrics_by_default(const ls_loss *loss, int outputs);
-/* Returns whether one of the metrics in the bit mask `wanted` needs scores. */
-bool ls_metrics_need_scores(unsigned wanted);
-/* Returns those metrics of the bit mask `wanted` that need no scores. */
+/* Returns whether one of the metrics in the bit mask `wanted`, or the accuracy, needs scores.
+ * `weighted`: there is an accuracy, and the rows have weights, with which it needs scores. */
+bool ls_metrics_need_scores(unsigned wanted, bool weighted);
+/* Returns those metrics of the bit mask `wanted` that need no scores of rows without weights: loss
+ * and accuracy. */
 unsigned ls_metrics_without_scores(unsigned wanted);
 /* Returns the memory in bytes in which the metrics in the bit mask `wanted` are measured for `rows`
- * rows: the scores and the ranks. */
-uint64_t ls_metrics_bytes(unsigned wanted, uint32_t rows, int outputs);
+ * rows: the scores and the ranks. `weighted`: as above. */
+uint64_t ls_metrics_bytes(unsigned wanted, uint32_t rows, int outputs, bool weighted);
 
 /* Returns why a metric has no value (NaN) for rows whose scores are finite. */
 const char *ls_metric_why_none(ls_metric metric);
@@ -108,7 +115,15 @@ typedef struct ls_measured {
     uint32_t *confusion;      /* [true class][predicted class] */
     int targets;              /* number of outputs whose r2 is measured; 0: none */
     double *each;             /* [targets]: r2 of each output; NaN: its targets are all equal */
-    uint64_t *room;           /* memory for the ranks of the rows; NULL: no metric needs it */
+    double *unweighted;      /* [LS_METRICS]: as `value`, but each row counts once; the loss is NaN.
+                              * NULL: the rows have no weights, and the next two are NULL as well */
+    double *each_unweighted; /* [targets]: as `each`, but each row counts once */
+    /* [3][classes]: sums of the weights of a class's rows, of the rows predicted as the class, and
+     * of those that are both; NULL: there is no matrix */
+    double *class_weight;
+    double *number; /* [numbers]: memory of the four arrays above */
+    size_t numbers;
+    uint64_t *room; /* memory for the ranks of the rows; NULL: no metric needs it */
 } ls_measured;
 
 /* Returns the metric that is reported as the run's result, which is the first of these:
@@ -129,6 +144,8 @@ typedef struct ls_scored_rows {
     const void *labels;
     /* [rows]: row i of the evaluation is row row[i] of `labels`; NULL: row i */
     const uint32_t *row;
+    /* weights of the data set's rows, 0 or from 1e-9 to 1e9; NULL: each row counts once */
+    const float *weights;
     uint32_t rows;
     int outputs;
     /* loss of vectors, by which outputs belong to targets; NULL: an output for each target */
@@ -140,8 +157,9 @@ void ls_measured_clear(ls_measured *measured);
 
 /* Measures the metrics `wanted` that need scores. If not all scores are finite, as after a run that
  * has diverged, these metrics become NaN. Loss, accuracy and metrics that are not in `wanted` keep
- * their values. ls_measured_init must have made the arrays for these metrics, outputs and at least
- * as many rows. */
+ * their values. If the rows have weights, the accuracy, unless it is NaN, becomes the unweighted
+ * one, and the weighted accuracy takes its place. ls_measured_init must have made the arrays for
+ * these metrics, outputs, weights and at least as many rows. */
 void ls_measure(ls_measured *out, unsigned wanted, const ls_scored_rows *rows);
 
 /* Converts the metrics of standardised targets to the unit of the user's data. `unit`: deviation of
@@ -157,21 +175,26 @@ void ls_measured_write(ls_json_writer *w, const char *key, const ls_measured *me
 /* Writes the r2 of each output as an array with null for NaN. Writes nothing if it is not
  * measured. */
 void ls_measured_write_each(ls_json_writer *w, const char *key, const ls_measured *measured);
+/* Writes the unweighted metrics as an object with the names of ls_metric_names, "r2_each",
+ * "precision" and "recall". Writes nothing if the rows have no weights, or if nothing was
+ * measured. */
+void ls_measured_write_unweighted(ls_json_writer *w, const char *key, const ls_measured *measured);
 /* Sets the metrics of *out, which the library gives its caller. */
 void ls_measured_tell(ls_evaluation *out, unsigned wanted, const ls_measured *measured);
 
 /* Sets all results to "not measured", and allocates what measuring the metrics `wanted` of `rows`
- * rows with `outputs` classes or values needs. The caller calls ls_measured_fini afterwards, even
- * after a failure. Errors: LS_ENOMEM. */
-int ls_measured_init(ls_measured *out, unsigned wanted, uint32_t rows, int outputs,
+ * rows with `outputs` classes or values needs. `weighted`: the rows have weights. The caller calls
+ * ls_measured_fini afterwards, even after a failure. Errors: LS_ENOMEM. */
+int ls_measured_init(ls_measured *out, unsigned wanted, uint32_t rows, int outputs, bool weighted,
                      const ls_host *host, ls_error *err);
 /* Frees the arrays. A zeroed structure is allowed. */
 void ls_measured_fini(ls_measured *measured, const ls_host *host);
 
-/* Computes the precision of a class from the confusion matrix; NaN if no row was predicted as the
- * class. */
+/* Computes the precision of a class from the confusion matrix, or from the sums of the rows'
+ * weights; NaN if no row that counts was predicted as the class. */
 double ls_precision_of(const ls_measured *measured, int class);
-/* Computes the recall of a class from the confusion matrix; NaN if no row belongs to the class. */
+/* Computes the recall of a class in the same way; NaN if no row that counts belongs to the class.
+ */
 double ls_recall_of(const ls_measured *measured, int class);
 
 #endif

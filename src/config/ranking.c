@@ -22,71 +22,75 @@ static uint32_t digit_of(uint64_t key, int d)
     return (uint32_t)(key >> (d * DIGIT)) & (VALUES - 1);
 }
 
-/* Sorts the keys by digit `d`, and keeps the order of equal digits. Returns false, and changes
- * nothing, if all keys have the same digit. */
-static bool sort_digit(uint64_t *out, const uint64_t *key, uint32_t rows, int d)
+/* Sorts the rows by digit `d` of their keys, and keeps the order of equal digits. Returns false,
+ * and changes nothing, if all keys have the same digit. */
+static bool sort_digit(const ls_ranked *out, const ls_ranked *in, uint32_t rows, int d)
 {
     uint32_t at[VALUES] = {0}, before = 0;
     for (uint32_t i = 0; i < rows; i++)
-        at[digit_of(key[i], d)]++;
-    if (at[digit_of(key[0], d)] == rows)
+        at[digit_of(in->key[i], d)]++;
+    if (at[digit_of(in->key[0], d)] == rows)
         return false;
     for (int v = 0; v < VALUES; v++) {
         const uint32_t count = at[v];
         at[v] = before;
         before += count;
     }
-    for (uint32_t i = 0; i < rows; i++)
-        out[at[digit_of(key[i], d)]++] = key[i];
+    for (uint32_t i = 0; i < rows; i++) {
+        const uint32_t to = at[digit_of(in->key[i], d)]++;
+        out->key[to] = in->key[i];
+        if (in->weight)
+            out->weight[to] = in->weight[i];
+    }
     return true;
 }
 
-/* Sorts the keys and returns the array, one of the two, that has them. */
-static const uint64_t *sort(uint64_t *key, uint64_t *room, uint32_t rows)
+/* Sorts the rows and returns the arrays, one of the two, that have them. */
+static const ls_ranked *sort(const ls_ranked *ranked, const ls_ranked *room, uint32_t rows)
 {
-    uint64_t *from = key, *to = room;
+    const ls_ranked *from = ranked, *to = room;
     for (int d = 0; d < DIGITS && rows > 1; d++)
         if (sort_digit(to, from, rows, d)) {
-            uint64_t *last = from;
+            const ls_ranked *last = from;
             from = to;
             to = last;
         }
     return from;
 }
 
-void ls_rank(double *auc, double *average_precision, uint64_t *key, uint64_t *room, uint32_t rows)
+void ls_rank(double *auc, double *average_precision, const ls_ranked *ranked, const ls_ranked *room,
+             uint32_t rows)
 {
-    const uint64_t *sorted = sort(key, room, rows);
-    uint64_t pairs2 = 0; /* twice the number of pairs, so that a pair that counts half adds 1 */
-    uint64_t negatives = 0, positives = 0;
-    double precisions = 0;
+    const ls_ranked *sorted = sort(ranked, room, rows);
+    const uint64_t *key = sorted->key;
+    double pairs2 = 0; /* twice the number of pairs, so that a pair that counts half adds 1 */
+    double negatives = 0, positives = 0, precisions = 0;
     /* the rows in descending order; all rows with equal scores at once */
     for (uint32_t i = rows, end; i > 0; i = end) {
-        uint64_t here[2] = {0, 0};
-        for (end = i; end > 0 && sorted[end - 1] >> 1 == sorted[i - 1] >> 1; end--)
-            here[sorted[end - 1] & 1]++;
+        double here[2] = {0, 0};
+        for (end = i; end > 0 && key[end - 1] >> 1 == key[i - 1] >> 1; end--)
+            here[key[end - 1] & 1] += sorted->weight ? (double)sorted->weight[end - 1] : 1;
         pairs2 += here[0] * (2 * positives + here[1]);
         negatives += here[0];
         positives += here[1];
-        precisions += (double)here[1] * ((double)positives / (double)(positives + negatives));
+        precisions += here[1] * (positives / (positives + negatives));
     }
-    *auc =
-        positives && negatives ? (double)pairs2 / 2 / ((double)positives * (double)negatives) : NAN;
-    *average_precision = positives ? precisions / (double)positives : NAN;
+    *auc = positives > 0 && negatives > 0 ? pairs2 / 2 / (positives * negatives) : NAN;
+    *average_precision = positives > 0 ? precisions / positives : NAN;
 }
 
-void ls_decision_count(ls_decision *d, bool positive, bool predicted)
+void ls_decision_count(ls_decision *d, bool positive, bool predicted, double weight)
 {
     if (positive)
-        *(predicted ? &d->true_positive : &d->false_negative) += 1;
+        *(predicted ? &d->true_positive : &d->false_negative) += weight;
     else
-        *(predicted ? &d->false_positive : &d->true_negative) += 1;
+        *(predicted ? &d->false_positive : &d->true_negative) += weight;
 }
 
 /* Returns a / b, or NaN if b is 0. */
-static double share(uint64_t a, uint64_t b)
+static double share(double a, double b)
 {
-    return b ? (double)a / (double)b : NAN;
+    return b > 0 ? a / b : NAN;
 }
 
 double ls_decision_precision(const ls_decision *d)

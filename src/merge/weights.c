@@ -17,7 +17,7 @@ static double sum_shard(const minibatch *m, int shard)
     double sum = 0;
     ls_split(m->n, (uint32_t)m->shards, (uint32_t)shard, &first, &count);
     for (uint32_t i = first; i < first + count; i++)
-        sum += (double)m->weights[m->rows[i]];
+        sum += (double)m->weights[m->rows ? m->rows[i] : i];
     return sum;
 }
 

@@ -14,7 +14,8 @@ typedef struct ls_trained_evaluation {
     const char *split;           /* "test", "validation" or "training"; "test" if they are new */
     unsigned wanted;             /* metrics that were to be measured, a bit mask of 1 << metric */
     ls_measured measured;        /* the metrics, those included that the run has not measured */
-    float *scores;               /* [rows][outputs], the model's outputs; NULL: not needed */
+    double weight; /* sum of the rows' weights; the number of rows, if they have none */
+    float *scores; /* [rows][outputs], the model's outputs; NULL: not needed */
     double seconds;
     char devices[512]; /* names of the devices: "[cpu(0), cpu(1)]" */
     /* The loss was computed without the config's class_weights: "balanced" weights are computed
@@ -29,11 +30,18 @@ typedef struct ls_trained_evaluation {
 int ls_trained_evaluate(ls_trained_evaluation *out, const ls_trained *trained, bool train,
                         bool scores, const ls_registry *registry, const char *devices,
                         ls_error *err);
+/* Metrics of decisions; NaN: not defined (config/ranking.h). */
+typedef struct ls_decision_metrics {
+    double precision, recall, f1;
+} ls_decision_metrics;
+
 /* The decisions of a model at a threshold. */
 typedef struct ls_trained_decision {
     double threshold;             /* a row is predicted positive from this probability on */
-    double precision, recall, f1; /* NaN: not defined (config/ranking.h) */
-    ls_decision rows;
+    ls_decision_metrics weighted, /* each row counts as its weight */
+        unweighted;               /* each row counts once */
+    bool weighs;                  /* the rows have weights; else both are equal */
+    ls_decision rows;             /* numbers of rows */
 } ls_trained_decision;
 
 /* Counts the decisions of a model of two classes or yes-or-no targets, if a row is predicted

@@ -125,6 +125,11 @@ static void put_each(ls_json_writer *w, const char *key, const ls_record *r)
     ls_measured_write_each(w, key, &r->of.eval.measured);
 }
 
+static void put_unweighted(ls_json_writer *w, const char *key, const ls_record *r)
+{
+    ls_measured_write_unweighted(w, key, &r->of.eval.measured);
+}
+
 /* ---- the table ------------------------------------------------------------------------------ */
 
 #define AT(member) .at = offsetof(ls_record, member)
@@ -218,6 +223,7 @@ const ls_record_key ls_record_keys[] = {
     {IN(EVAL), "precision", LS_FORM_ARRAY_IF_ANY, .put = put_classes},
     {IN(EVAL), "recall", LS_FORM_ARRAY_IF_ANY, .put = put_classes},
     {IN(EVAL), "confusion", LS_FORM_ARRAY_IF_ANY, .put = put_classes},
+    {IN(EVAL), "unweighted", LS_FORM_OBJECT_IF_ANY, .put = put_unweighted},
     {IN(EVAL), "seconds", LS_MEMBER_DOUBLE, AT(of.eval.seconds), VARIES},
 
     {IN(FAULT), "worker", LS_MEMBER_INT, AT(of.fault.fault.worker), VARIES},
@@ -288,7 +294,8 @@ static void put_member(ls_json_writer *w, const ls_record_key *row, const void *
     case LS_FORM_TEXT:
     case LS_FORM_ARRAY:
     case LS_FORM_ARRAY_IF_ANY:
-    case LS_FORM_OBJECT: row->put(w, row->key, r); break;
+    case LS_FORM_OBJECT:
+    case LS_FORM_OBJECT_IF_ANY: row->put(w, row->key, r); break;
     }
 }
 

@@ -189,7 +189,8 @@ typedef enum ls_member_kind {
     LS_FORM_TEXT,
     LS_FORM_ARRAY,
     LS_FORM_ARRAY_IF_ANY, /* omitted if there is no array */
-    LS_FORM_OBJECT
+    LS_FORM_OBJECT,
+    LS_FORM_OBJECT_IF_ANY /* omitted if there is no object */
 } ls_member_kind;
 
 /* *Parts*: objects inside a record, whose keys are entries of ls_record_keys too. They are the

@@ -5,6 +5,7 @@
 #include "base/host.h"
 #include "base/plural.h"
 #include "data/columns.h"
+#include "merge/weights.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -317,33 +318,41 @@ void ls_log_data_doubts(const ls_config *config, const ls_dataset *train, const 
 
 /* ---- the result ----------------------------------------------------------------------------- */
 
-/* The classes of the evaluated rows. */
+/* The classes of the evaluated rows. In shares, a row counts as its weight. */
 typedef struct shares {
-    double most;    /* share of the most common class; 0: the rows have no classes */
-    double entropy; /* the loss of a model that predicts each class with its share */
+    double most;     /* share of the most common class; 0: the rows have no classes */
+    double entropy;  /* the loss of a model that predicts each class with its share */
+    uint32_t others; /* number of rows of other classes than the most common one */
 } shares;
 
 static shares shares_of(const ls_dataset *judged, const ls_host *host)
 {
     shares s = {0};
+    int common = 0;
     const ls_dataset_info *info = ls_dataset_describe(judged);
     const ls_dataset_view view = ls_dataset_resident(judged);
     const int classes = info->classes;
     if (!view.images || info->targets || info->rows < 10 || classes < 2 || classes > MOST_CLASSES ||
         info->synthetic)
         return s;
-    uint32_t *count = ls_alloc_array(host, (size_t)classes, sizeof *count);
-    for (uint32_t i = 0; count && i < info->rows; i++) {
-        const int32_t label = view.labels[view.row ? view.row[i] : i];
-        if (label >= 0 && label < classes)
-            count[label]++;
+    const double all = ls_sum_weights(view.weights, view.row, info->rows, 1);
+    double *count = ls_alloc_array(host, (size_t)classes, sizeof *count);
+    for (int k = 0; count && k < classes; k++)
+        count[k] = 0;
+    for (uint32_t i = 0; count && all > 0 && i < info->rows; i++) {
+        const size_t row = view.row ? view.row[i] : i;
+        if (view.labels[row] >= 0 && view.labels[row] < classes)
+            count[view.labels[row]] += view.weights ? (double)view.weights[row] : 1;
     }
-    for (int k = 0; count && k < classes; k++) {
-        const double share = (double)count[k] / info->rows;
+    for (int k = 0; count && all > 0 && k < classes; k++) {
+        const double share = count[k] / all;
+        common = share > s.most ? k : common;
         s.most = fmax(s.most, share);
         s.entropy -= share > 0 ? share * log(share) : 0;
     }
     ls_free(host, count);
+    for (uint32_t i = 0; i < info->rows; i++)
+        s.others += view.labels[view.row ? view.row[i] : i] != common;
     return s;
 }
 
@@ -376,10 +385,9 @@ static bool inputs_are_scaled(const ls_config *c, const ls_dataset_info *info)
 }
 
 /* Formats the likely cause of a result that is no better than a guess, and the cure. `guess`: the
- * loss of a guess. `others`: share of the rows that are not of the most common class; 1 for
- * values. */
+ * loss of a guess. `classes`: the classes of the rows; NULL: values. */
 static const char *cause_of(char out[320], const ls_config *c, const ls_dataset_info *info,
-                            const ls_last_result *r, double guess, double others)
+                            const ls_last_result *r, double guess, const shares *classes)
 {
     if (is_overfitted(r, guess, 0.02))
         snprintf(out, 320,
@@ -392,12 +400,12 @@ static const char *cause_of(char out[320], const ls_config *c, const ls_dataset_
                  "that of a guess (%.4g): optimizer.lr is too large (the verb find-lr), or the "
                  "inputs say nothing about the target",
                  (unsigned)r->least_epoch, r->least_loss, r->loss, guess);
-    else if (others < 0.25)
+    else if (classes && 1 - classes->most < 0.25)
         snprintf(out, 320,
-                 "only %.0f rows are of another class, so the accuracy tells little: see the "
+                 "only %u rows are of another class, so the accuracy tells little: see the "
                  "recall of each class (the verb eval); class_weights \"balanced\" raises that of "
                  "rare classes",
-                 others * info->rows);
+                 (unsigned)classes->others);
     else
         snprintf(out, 320, "try another optimizer.lr (the verb find-lr)%s%s",
                  r->least_epoch == r->epoch ? ", more epochs" : "",
@@ -418,7 +426,7 @@ static bool warn_of_accuracy(const ls_config *c, const ls_dataset *judged, const
            "an accuracy of %.4f is no better than always answering the most common class of the %u "
            "%s rows (%.4f): %s",
            r->accuracy, (unsigned)info->rows, info->split, s->most,
-           cause_of(cause, c, info, r, s->entropy, 1 - s->most));
+           cause_of(cause, c, info, r, s->entropy, s));
     return true;
 }
 
@@ -431,7 +439,7 @@ static bool warn_of_r2(const ls_config *c, const ls_dataset *judged, const ls_la
         return false;
     ls_log(host, LS_LOG_WARNING,
            "an r2 of %.4g is no better than always answering the mean of the %u %s rows (0): %s",
-           r->r2, (unsigned)info->rows, info->split, cause_of(cause, c, info, r, guess, 1));
+           r->r2, (unsigned)info->rows, info->split, cause_of(cause, c, info, r, guess, NULL));
     return true;
 }
 
@@ -444,7 +452,7 @@ static bool warn_of_auc(const ls_config *c, const ls_dataset *judged, const ls_l
         return false;
     ls_log(host, LS_LOG_WARNING,
            "an auc of %.4g on the %u %s rows is no better than guessing (0.5): %s", r->auc,
-           (unsigned)info->rows, info->split, cause_of(cause, c, info, r, log(2), 1));
+           (unsigned)info->rows, info->split, cause_of(cause, c, info, r, log(2), NULL));
     return true;
 }
 

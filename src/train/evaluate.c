@@ -19,8 +19,8 @@
 
 /* ---- measuring ------------------------------------------------------------------------------ */
 
-/* Computes the results of an evaluation: loss and accuracy from the sums of the shards (ls_tally),
- * and the other metrics from the scores of all rows. */
+/* Computes the results of an evaluation: the loss, and the accuracy of rows without weights, from
+ * the sums of the shards (ls_tally), and the other metrics from the scores of all rows. */
 static void measure(struct ls_trainer *t)
 {
     const ls_sharded_rows *r = ls_engine_test(t->engine);
@@ -29,17 +29,19 @@ static void measure(struct ls_trainer *t)
     const ls_scored_rows judged = {.scores = r->scores,
                                    .labels = view.labels,
                                    .row = r->row,
+                                   .weights = view.weights,
                                    .rows = r->rows,
                                    .outputs = r->classes,
                                    .loss = &t->config.vector_loss};
     const double weight = ls_sum_weights(view.weights, r->row, r->rows, 1);
     t->reported.result.test_loss = ls_loss_of_run(t, ls_loss_mean(sum.loss, weight));
-    t->reported.accuracy = ls_loss_accuracy(t->config.loss, sum.correct, r->rows);
     ls_measured_clear(&t->reported.measured);
     t->reported.measured.value[LS_METRIC_LOSS] = t->reported.result.test_loss;
-    t->reported.measured.value[LS_METRIC_ACCURACY] = t->reported.accuracy;
+    t->reported.measured.value[LS_METRIC_ACCURACY] =
+        ls_loss_accuracy(t->config.loss, sum.correct, r->rows);
     if (r->scores)
         ls_measure(&t->reported.measured, t->config.metrics, &judged);
+    t->reported.accuracy = t->reported.measured.value[LS_METRIC_ACCURACY];
     ls_measured_in_unit(&t->reported.measured,
                         ls_prep_error_unit(ls_dataset_describe(t->data[LS_TRAIN])->prep));
 }

@@ -258,9 +258,16 @@ static void trace_device(void *user, int worker, ls_device *device)
     ls_trace_device(t->records.trace, worker, device);
 }
 
+/* Returns whether the rows that evaluations measure have weights. */
+static bool tests_are_weighted(const struct ls_trainer *t)
+{
+    return ls_dataset_resident(t->data[LS_TEST]).weights != NULL;
+}
+
 static ls_engine_desc describe_work(ls_trainer *t)
 {
     const ls_config *c = &t->config;
+    const bool accuracy = c->loss->hits && tests_are_weighted(t);
     return (ls_engine_desc){.pool = t->options.pool,
                             .model = t->model,
                             .optimizer = &c->optimizer,
@@ -276,7 +283,7 @@ static ls_engine_desc describe_work(ls_trainer *t)
                             .batch_size = (uint32_t)c->batch_size,
                             .step_rows = t->options.step_rows,
                             .step_row_count = t->options.step_row_count,
-                            .scores = ls_metrics_need_scores(c->metrics),
+                            .scores = ls_metrics_need_scores(c->metrics, accuracy),
                             .stop = t->members.cluster ? NULL : &t->stop,
                             .shards = c->shards,
                             .capacity = c->capacities ? c->capacity : NULL,
@@ -335,7 +342,8 @@ static int open_engine(ls_trainer *t, ls_error *err)
 static int prepare_evaluation(ls_trainer *t, ls_error *err)
 {
     return ls_measured_init(&t->reported.measured, t->config.metrics,
-                            ls_dataset_rows(t->data[LS_TEST]), t->model->classes, t->host, err);
+                            ls_dataset_rows(t->data[LS_TEST]), t->model->classes,
+                            tests_are_weighted(t), t->host, err);
 }
 
 static int load_weights(ls_trainer *t, ls_error *err)

@@ -306,10 +306,10 @@ static int level_members(struct ls_trainer *t, const progress *all, ls_error *er
             ls_cluster_share_from(m->cluster, newest, t->reported.measured.confusion,
                                   classes * classes * sizeof *t->reported.measured.confusion, err);
     }
-    if (status == LS_OK && evaluations && t->reported.measured.each)
+    if (status == LS_OK && evaluations && t->reported.measured.number)
         status = ls_cluster_share_from(
-            m->cluster, newest, t->reported.measured.each,
-            (size_t)t->reported.measured.targets * sizeof *t->reported.measured.each, err);
+            m->cluster, newest, t->reported.measured.number,
+            t->reported.measured.numbers * sizeof *t->reported.measured.number, err);
     return status ? status : adopt_progress(t, &all[m->member], &all[newest], err);
 }
 

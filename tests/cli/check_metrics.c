@@ -39,7 +39,7 @@ static int may_be_left_out(ls_member_kind kind)
 {
     return kind == LS_MEMBER_INT_IF_ANY || kind == LS_MEMBER_FLOAT_IF_ANY ||
            kind == LS_MEMBER_DOUBLE_IF_ANY || kind == LS_MEMBER_TEXT_IF_ANY ||
-           kind == LS_FORM_ARRAY_IF_ANY;
+           kind == LS_FORM_ARRAY_IF_ANY || kind == LS_FORM_OBJECT_IF_ANY;
 }
 
 static int is_of(const cJSON *node, ls_member_kind kind)
@@ -63,7 +63,8 @@ static int is_of(const cJSON *node, ls_member_kind kind)
     case LS_FORM_TEXT: return cJSON_IsString(node);
     case LS_FORM_ARRAY:
     case LS_FORM_ARRAY_IF_ANY: return cJSON_IsArray(node);
-    case LS_FORM_OBJECT: return cJSON_IsObject(node);
+    case LS_FORM_OBJECT:
+    case LS_FORM_OBJECT_IF_ANY: return cJSON_IsObject(node);
     }
     return 0;
 }

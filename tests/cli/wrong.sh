@@ -51,6 +51,23 @@ run eval run --train --threshold 0.000001
 expect_stdout '^  positive from 1e-06 on: precision 0.5000, recall 1.0000, f1 0.6667; 60 of 60 rows'
 run eval run --train --threshold 0.5 --json
 expect_stdout '"auc":0.9[0-9]*,"average_precision":0.9[0-9]*,"f1":0.9666666666666667,"at_threshold":{"threshold":0.5,"precision":0.96[67]*,"recall":0.96[67]*,"f1":0.9666666666666667,'
+# Weights: the row of line 9 counts three times, and that of line 30 not at all. The matrix counts rows.
+awk 'BEGIN { print "u,w,kind"
+    for (i = 0; i < 60; i++) {
+        u = 500 + i % 7 * 10 + i % 2 * 1000
+        big = i % 2; if (i == 6 || i == 27) big = 1 - big
+        printf "%d,%d,%s\n", u, i == 6 ? 3 : i == 27 ? 0 : 1, big ? "big" : "small" } }' >weights.csv
+sed 's/"drop": "note"/"weight": "w"/; s/train.csv/weights.csv/' table.json >weights.json
+run weights.json --quiet --set run_dir=weighted
+expect_code 0
+run eval weighted --train --threshold 0.5 --json
+expect_stdout '"accuracy":0.950819672131147[0-9]*,'
+expect_stdout '"unweighted":{"accuracy":0.9666666666666667,"auc":.*"f1":0.9666666666666667,"precision":\[0.9666666666666667,0.9666666666666667\],'
+expect_stdout '"at_threshold":{"threshold":0.5,"precision":0.90[0-9]*,"recall":1,.*"false_positive":1,"true_negative":29,"false_negative":1,"unweighted":{"precision":0.9666666666666667,'
+expect_stdout '"confusion":\[\[29,1\],\[1,29\]\]'
+run eval weighted --train
+expect_stdout '^  with each row counted once: acc 0.9667, auc '
+expect_stdout '^     1.0000 0.9062       30  0 big; 1 as 1 small$'
 awk 'NR == 1 || /x,big$/' train.csv >ones.csv
 run eval run --data ones.csv
 expect_stdout '^  auc has no value: it needs rows of at least two classes'

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "cluster/progress.h"
-#include "train/own_data.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -246,7 +245,11 @@ static void note_record(process *mine, const char *json)
         mine->failed_arrivals++;
         snprintf(mine->failed_arrival, sizeof mine->failed_arrival, "%s", json);
     }
-    mine->evaluations += strstr(json, "{\"type\":\"eval\"") == json;
+    if (strstr(json, "{\"type\":\"eval\"") == json) {
+        mine->evaluations++;
+        snprintf(mine->evaluated, sizeof mine->evaluated, "%.*s",
+                 (int)(strstr(json, ",\"seconds\"") - json), json);
+    }
     if (strstr(json, "{\"type\":\"step\",") != json || !step)
         return;
     const uint64_t number = strtoull(step + 7, NULL, 10);
@@ -324,6 +327,17 @@ static void use_values(process *p, bool others, bool streamed)
     fixture_set(&p->f, "loss=mse");
 }
 
+static void use_weights(process *p)
+{
+    for (int i = 0; i < OWN_TRAIN; i++)
+        p->train_weights[i] = 0.1f * (float)(i % 7);
+    for (int i = 0; i < OWN_TEST; i++)
+        p->test_weights[i] = 0.3f * (float)(i % 5);
+    p->data.weighted = 1;
+    p->data.train_weights = p->train_weights;
+    p->data.test_weights = p->test_weights;
+}
+
 /* Prepares member m. The config has momentum, batch norm, augmentation, dropout and a schedule, so
  * that a training step depends on every kind of state that a run has. */
 static void prepare(scenario *s, int m)
@@ -350,6 +364,8 @@ static void prepare(scenario *s, int m)
         fixture_set(&p->f, p->run_dir);
     if (s->values)
         use_values(p, m >= s->members && s->differs == DIFFERS_DATA, s->streamed);
+    if (s->weighted)
+        use_weights(p);
     if (s->tcp)
         fixture_set(&p->f, "cluster.on_host_loss=\"continue\"");
     if (s->newcomers > 0)
@@ -360,6 +376,7 @@ static void prepare(scenario *s, int m)
         fixture_set(&p->f, s->set[m]);
     if (m >= s->members && s->newcomer_set[m - s->members])
         fixture_set(&p->f, s->newcomer_set[m - s->members]);
+    p->lr = s->lr[m];
     p->stop_after_step = s->stop_after_step && m == s->stopper ? s->stop_after_step : 0;
     p->f.callbacks.progress = on_progress;
     p->f.callbacks.record = on_record;
@@ -396,7 +413,10 @@ static void *run_process(void *arg)
     }
     if (p->mortal.scenario && p->mortal.scenario->marked)
         p->trainer->position.trained_s = (double)p->member * MARK;
-    p->status = ls_trainer_run(p->trainer, &p->err);
+    if (p->lr > 0)
+        p->status = ls_trainer_set_lr(p->trainer, p->lr, &p->err);
+    if (p->status == LS_OK)
+        p->status = ls_trainer_run(p->trainer, &p->err);
     p->trained_s = p->trainer->position.trained_s;
     p->result = *ls_trainer_result(p->trainer);
     p->test_loss = p->result.test_loss;

@@ -9,6 +9,7 @@
 #include "cluster/wire_double.h"
 #include "data/scratch.h"
 #include "train/members.h"
+#include "train/own_data.h"
 #include "train/train_fixture.h"
 
 #include <pthread.h>
@@ -80,6 +81,7 @@ typedef struct process {
     const ls_data_source *sources[1];
     ls_trainer *trainer;
     uint64_t stop_after_step; /* training step after which the process is asked to stop; 0: never */
+    double lr;                /* rate that it sets; 0: none */
     int status, records, faults, arrivals, failed_arrivals;
     char failed_arrival[400]; /* the last record of a failed admission */
     /* `first_step` and `last_step`: the first and the last training step that the process has
@@ -91,6 +93,8 @@ typedef struct process {
     double test_loss, trained_s;
     /* texts of the process's records; `started` is its first record */
     char hash[65], devices_left[512], own_dir[500], started[4200];
+    char evaluated[4200]; /* the last record of an evaluation, without its duration */
+    float train_weights[OWN_TRAIN], test_weights[OWN_TEST]; /* with scenario.weighted */
 } process;
 
 typedef struct scenario {
@@ -117,6 +121,8 @@ typedef struct scenario {
     bool values; /* the targets are vectors, not classes */
     /* with `values`: the rows are streamed doubles of different sizes, and so are the targets */
     bool streamed;
+    bool weighted;          /* with `values`: the rows have weights */
+    double lr[MAX_MEMBERS]; /* [member]: the rate of ls_trainer_set_lr; 0: it is not called */
     /* Over TCP: number of newcomers. The newcomers are the processes from index `members` on. When
      * the first member has done training step comes[i], it starts newcomer i and waits until the
      * newcomer has come. */

@@ -26,6 +26,40 @@ static void any_number_of_hosts_and_workers_gives_the_same_bits(void **state)
     }
 }
 
+/* The weights of rows are added in the shards' order, and the metrics in the rows' order. */
+static void weights_of_rows_have_the_same_effect_over_tcp(void **state)
+{
+    (void)state;
+    one = (scenario){.members = 1, .workers = 2, .shards = 8, .values = true, .weighted = true};
+    run_scenario(&one);
+    assert_int_equal(one.process[0].status, LS_OK);
+    assert_non_null(strstr(one.process[0].evaluated, "\"unweighted\":{"));
+    other = (scenario){
+        .members = 2, .workers = 1, .shards = 8, .values = true, .weighted = true, .tcp = true};
+    run_scenario(&other);
+    all_ended_with(&other, one.process[0].hash, one.process[0].test_loss);
+    assert_string_equal(other.process[0].evaluated, one.process[0].evaluated);
+    one.weighted = false;
+    run_scenario(&one);
+    assert_string_not_equal(one.process[0].hash, other.process[0].hash);
+}
+
+static void a_rate_that_all_processes_set_over_tcp_is_that_of_one(void **state)
+{
+    (void)state;
+    one = (scenario){.members = 1, .workers = 2, .shards = 8, .lr = {0.02}};
+    run_scenario(&one);
+    assert_int_equal(one.process[0].status, LS_OK);
+    other = (scenario){.members = 2, .workers = 1, .shards = 8, .tcp = true, .lr = {0.02, 0.02}};
+    run_scenario(&other);
+    all_ended_with(&other, one.process[0].hash, one.process[0].test_loss);
+    other.lr[1] = 0.03;
+    run_scenario(&other);
+    for (int m = 0; m < 2; m++)
+        if (other.process[m].status != LS_EDIVERGED)
+            fail_msg("member %d: %d, %s", m, other.process[m].status, other.process[m].err.text);
+}
+
 static void the_record_names_the_devices_of_all_hosts(void **state)
 {
     (void)state;
@@ -393,6 +427,8 @@ LS_TESTS(cluster_training, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_hosts_and_workers_gives_the_same_bits),
+        cmocka_unit_test(weights_of_rows_have_the_same_effect_over_tcp),
+        cmocka_unit_test(a_rate_that_all_processes_set_over_tcp_is_that_of_one),
         cmocka_unit_test(the_record_names_the_devices_of_all_hosts),
         cmocka_unit_test(stopped_by_any_member_it_goes_on_on_any_number),
         cmocka_unit_test(one_shard_for_each_device_goes_on_over_hosts),

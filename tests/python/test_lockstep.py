@@ -116,6 +116,20 @@ def test_weights_of_rows_a_rate_and_a_state(tmp_path):
     assert len(hashes) == len(losses) == 1
 
 
+def test_metrics_have_the_weights_of_rows():
+    x, y = stripes(64, 3)
+    with lockstep.Trainer(CONFIG, data=(x, y), test=(x, y), test_weights=[0.5] * 32 + [2] * 32, weights=[1] * 64,
+                          set={"epochs": 1}) as t:
+        t.fit()
+        found, right = t.evaluate(metrics=True), t.predict(x).argmax(1) == y
+        assert found["accuracy"] == pytest.approx((right[:32].sum() + 4 * right[32:].sum()) / 160)
+        assert found["unweighted"]["accuracy"] == pytest.approx(right.mean())
+        assert "auc" in found["unweighted"] and "loss" not in found["unweighted"]
+    with lockstep.Trainer(CONFIG, data=(x, y), test=(x, y), set={"epochs": 1}) as t:
+        t.fit()
+        assert "unweighted" not in t.evaluate(metrics=True)
+
+
 def test_rows_of_another_type_are_told_the_cure():
     x, y = stripes(64, 3)
     with lockstep.Trainer(CONFIG, shape=(1, 8, 8), classes=3) as t:

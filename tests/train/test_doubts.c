@@ -250,30 +250,21 @@ static void inputs_and_targets_that_look_wrong_are_said(void **state)
     warns(&s, "taken for 80 classes of 80 rows");
 }
 
-/* Texts of 60 rows, of which the last `others` are of the class v: a table with a column that is
- * not scaled, or is. */
-static void judge(said *s, int others, bool values, ls_config c, bool scaled, ls_last_result last)
+/* Judges the last result of a model of the rows of a table. */
+static void judge_table(said *s, const char *text, ls_data_keys keys, ls_config c,
+                        ls_last_result last)
 {
     scratch dir;
     ls_error err;
     ls_dataset *split[2];
-    char text[2048] = "a,y\n";
-    ls_data_keys keys = {.target = {.text = "y"}, .standardize = scaled};
     const ls_host host = {.size = sizeof host, .log = keep, .user = s};
-    size_t n = strlen(text);
-    keys.labels = values ? LS_LABELS_VALUES : LS_LABELS_CLASSES;
-    for (int i = 0; i < 60; i++)
-        n += (size_t)snprintf(text + n, sizeof text - n, values ? "%d.5,%d\n" : "%d.5,%c\n", i,
-                              values            ? i * i
-                              : i < 60 - others ? 'u'
-                                                : 'v');
     memset(s, 0, sizeof *s);
-    c.loss = ls_loss_find(NULL, values);
+    c.loss = ls_loss_find(NULL, keys.labels == LS_LABELS_VALUES);
     c.data_keys = keys;
     for (int i = 0; i < 4; i++)
         c.preprocessing.std[i] = 1;
     scratch_begin(&dir);
-    scratch_file(&dir, "t.csv", text, n);
+    scratch_file(&dir, "t.csv", text, strlen(text));
     const ls_dataset_spec spec = {.name = "csv", .path = scratch_path(&dir, "t.csv"), .keys = keys};
     if (ls_dataset_open(&split[0], &split[1], &spec, &host, &err) != LS_OK)
         fail_msg("%s", err.text);
@@ -281,6 +272,23 @@ static void judge(said *s, int others, bool values, ls_config c, bool scaled, ls
     ls_dataset_close(split[0]);
     ls_dataset_close(split[1]);
     scratch_end(&dir);
+}
+
+/* Texts of 60 rows, of which the last `others` are of the class v: a table with a column that is
+ * not scaled, or is. */
+static void judge(said *s, int others, bool values, ls_config c, bool scaled, ls_last_result last)
+{
+    char text[2048] = "a,y\n";
+    const ls_data_keys keys = {.target = {.text = "y"},
+                               .standardize = scaled,
+                               .labels = values ? LS_LABELS_VALUES : LS_LABELS_CLASSES};
+    size_t n = strlen(text);
+    for (int i = 0; i < 60; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, values ? "%d.5,%d\n" : "%d.5,%c\n", i,
+                              values            ? i * i
+                              : i < 60 - others ? 'u'
+                                                : 'v');
+    judge_table(s, text, keys, c, last);
 }
 
 static void lacks(const said *s, const char *what)
@@ -340,6 +348,24 @@ static void an_accuracy_of_the_commonest_class_has_its_cause(void **state)
     judge(&s, 3, false, c, true, result(0.9, 0.2, 0.2, 9));
     assert_string_equal(s.warnings, "");
     cJSON_Delete(weights);
+}
+
+/* Of 60 rows 3 are of the class v. With weights of 38, 2 in 3 count as v. */
+static void the_commonest_class_is_that_of_the_weights(void **state)
+{
+    said s;
+    const ls_config c = {0};
+    const ls_data_keys keys = {.target = {.text = "y"}, .weight = "w", .standardize = true};
+    char text[2048] = "a,y,w\n";
+    (void)state;
+    for (int i = 0; i < 60; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%d.5,%s\n", i,
+                 i < 57 ? "u,1" : "v,38");
+    judge_table(&s, text, keys, c, result(0.67, 0.5, 0.5, 9));
+    assert_string_equal(s.warnings, "");
+    judge_table(&s, text, keys, c, result(0.66, 0.5, 0.5, 9));
+    warns(&s, "an accuracy of 0.6600 is no better than always answering the most common class of "
+              "the 60 train rows (0.6667)");
 }
 
 static void a_loss_that_has_risen_is_said(void **state)
@@ -424,6 +450,7 @@ LS_TESTS(train_doubts, "unit")
         cmocka_unit_test(times_a_minute_apart_are_named),
         cmocka_unit_test(an_offset_that_floats_do_not_bear_is_named),
         cmocka_unit_test(an_accuracy_of_the_commonest_class_has_its_cause),
+        cmocka_unit_test(the_commonest_class_is_that_of_the_weights),
         cmocka_unit_test(a_loss_that_has_risen_is_said),
         cmocka_unit_test(values_no_better_than_their_mean_are_said),
         cmocka_unit_test(sentences_are_absent_where_they_would_be_false),

@@ -50,7 +50,8 @@ static void draw_rows(rows *r, uint32_t first)
 
 static ls_scored_rows judged_of(const rows *r, const void *labels, int outputs)
 {
-    return (ls_scored_rows){r->scores, labels, r->row, ROWS, outputs, NULL};
+    return (ls_scored_rows){
+        .scores = r->scores, .labels = labels, .row = r->row, .rows = ROWS, .outputs = outputs};
 }
 
 /* Measures rows. `m`: zeroed, or the result of an earlier call; the caller frees it. */
@@ -58,7 +59,8 @@ static void must_measure(ls_measured *m, unsigned wanted, const ls_scored_rows *
 {
     ls_error err;
     ls_measured_fini(m, &host);
-    assert_int_equal(ls_measured_init(m, wanted, j->rows, j->outputs, &host, &err), LS_OK);
+    assert_int_equal(
+        ls_measured_init(m, wanted, j->rows, j->outputs, j->weights != NULL, &host, &err), LS_OK);
     ls_measure(m, wanted, j);
 }
 
@@ -257,13 +259,29 @@ static void r2_and_mae_are_those_of_float64(void **state)
 
 /* ---- against scikit-learn ---- */
 
-enum { CASE_ROWS = 80, CASE_OUTPUTS = 6 };
+enum { CASE_ROWS = 80, CASE_OUTPUTS = 6, PRECISION = LS_METRICS, RECALL, FOUND = 14 };
+
+/* What metric_cases.py prints: metrics, and the precision and recall of class 0. */
+static const int found_metrics[FOUND] = {LS_METRIC_AUC,
+                                         LS_METRIC_AVERAGE_PRECISION,
+                                         LS_METRIC_F1,
+                                         LS_METRIC_R2,
+                                         LS_METRIC_R2_MEAN,
+                                         LS_METRIC_ACCURACY,
+                                         LS_METRIC_TOP5,
+                                         PRECISION,
+                                         RECALL,
+                                         LS_METRIC_MAE,
+                                         LS_METRIC_PINBALL,
+                                         LS_METRIC_COVERAGE,
+                                         LS_METRIC_HUBER,
+                                         LS_METRIC_DEVIANCE};
 
 /* A random case of metric_cases.py and what scikit-learn finds; NaN: undefined. */
 typedef struct metric_case {
     int rows, outputs;
     char kind; /* 'c': classes, 'b': yes-or-no targets, 'v': values */
-    double auc, average_precision, f1, r2, r2_mean;
+    double plain[FOUND], weighted[FOUND];
 } metric_case;
 
 static const metric_case metric_cases[] = {
@@ -288,47 +306,206 @@ static void draw_case(float *scores, float *targets, int32_t *labels, const metr
             else if (ties && outputs < 3)
                 *score = (float)(word % 8) / 4 - 1;
             targets[i * outputs + k] =
-                c->kind == 'v' ? *score + (float)(target % 64) / 16 : (float)(target % 2);
+                c->kind == 'v' ? *score + (float)(target % 64) / 16 - 2 : (float)(target % 2);
             if (one_kind && k == 0)
                 targets[i * outputs] = 1;
         }
     }
 }
 
-static void must_be(double found, double wanted, uint32_t seed, const char *name)
+/* The rows of a case. */
+typedef struct case_rows {
+    float scores[CASE_ROWS * CASE_OUTPUTS], targets[CASE_ROWS * CASE_OUTPUTS],
+        counts[CASE_ROWS * CASE_OUTPUTS], weights[CASE_ROWS];
+    int32_t labels[CASE_ROWS];
+} case_rows;
+
+static void draw_rows_of_case(case_rows *r, const metric_case *c, uint32_t seed)
+{
+    uint32_t of_weights = seed + 1000;
+    draw_case(r->scores, r->targets, r->labels, c, seed);
+    for (int i = 0; i < c->rows * c->outputs; i++)
+        r->counts[i] = fabsf(r->targets[i]);
+    for (int i = 0; i < c->rows; i++)
+        r->weights[i] = next(&of_weights) % 4 == 0 ? 0 : (float)(next(&of_weights) % 50) / 10;
+}
+
+/* The accuracy is NaN unless it was measured. */
+static void measure_with(ls_measured *m, unsigned wanted, const ls_scored_rows *j, double accuracy)
+{
+    ls_error err;
+    ls_measured_fini(m, &host);
+    assert_int_equal(
+        ls_measured_init(m, wanted, j->rows, j->outputs, j->weights != NULL, &host, &err), LS_OK);
+    m->value[LS_METRIC_ACCURACY] = accuracy;
+    ls_measure(m, wanted, j);
+}
+
+/* Adds the numbers of a measurement that have a value to those of found_metrics. */
+static void collect(double found[2][FOUND], const ls_measured *m)
+{
+    for (int f = 0; f < FOUND; f++) {
+        const int k = found_metrics[f];
+        const double *all[2] = {m->value, m->unweighted ? m->unweighted : m->value};
+        for (int i = 0; i < 2 && k < LS_METRICS; i++)
+            found[i][f] = isnan(all[i][k]) ? found[i][f] : all[i][k];
+        if (k >= LS_METRICS && m->classes) {
+            ls_measured once = *m;
+            once.class_weight = NULL;
+            found[0][f] = k == PRECISION ? ls_precision_of(m, 0) : ls_recall_of(m, 0);
+            found[1][f] = k == PRECISION ? ls_precision_of(&once, 0) : ls_recall_of(&once, 0);
+        }
+    }
+}
+
+/* Measures a case with the losses whose metrics metric_cases.py has: found[0] as the rows' weights
+ * say, found[1] with each row counted once. `weights` NULL: all rows count once. */
+static void measure_case(double found[2][FOUND], const case_rows *r, const metric_case *c,
+                         const float *weights)
+{
+    static const ls_vector_loss losses[] = {
+        {.rule = LS_VECTOR_MSE},
+        {.rule = LS_VECTOR_HUBER, .delta = 1.5},
+        {.rule = LS_VECTOR_QUANTILE, .quantiles = 1, .quantile = {0.3}},
+        {.rule = LS_VECTOR_POISSON}};
+    static const unsigned of_values[] = {
+        1u << LS_METRIC_MAE | 1u << LS_METRIC_R2 | 1u << LS_METRIC_R2_MEAN, 1u << LS_METRIC_HUBER,
+        1u << LS_METRIC_PINBALL | 1u << LS_METRIC_COVERAGE, 1u << LS_METRIC_DEVIANCE};
+    const unsigned ranked = 1u << LS_METRIC_AUC | 1u << LS_METRIC_ACCURACY,
+                   decided = 1u << LS_METRIC_AVERAGE_PRECISION | 1u << LS_METRIC_F1,
+                   classes = 1u << LS_METRIC_TOP5 | 1u << LS_METRIC_CONFUSION;
+    ls_measured m = {0};
+    ls_scored_rows j = {.scores = r->scores,
+                        .labels = c->kind == 'c' ? (const void *)r->labels : r->targets,
+                        .weights = weights,
+                        .rows = (uint32_t)c->rows,
+                        .outputs = c->outputs,
+                        .loss = c->kind == 'b' ? &decisions : NULL};
+    for (int f = 0; f < FOUND; f++)
+        found[0][f] = found[1][f] = NAN;
+    if (c->kind != 'v') {
+        measure_with(&m,
+                     ranked | (c->kind == 'c' ? classes : 0) |
+                         (c->kind == 'b' || c->outputs == 2 ? decided : 0),
+                     &j, c->plain[5]);
+        collect(found, &m);
+    }
+    for (int loss = 0; c->kind == 'v' && loss < 4; loss++) {
+        j.loss = &losses[loss];
+        j.labels = loss == 3 ? r->counts : r->targets;
+        measure_with(&m, of_values[loss], &j, NAN);
+        collect(found, &m);
+    }
+    ls_measured_fini(&m, &host);
+}
+
+static void must_be(double found, double wanted, uint32_t seed, int metric)
 {
     if (isnan(found) != isnan(wanted) || fabs(found - wanted) > 1e-12 * fmax(1, fabs(wanted)))
-        fail_msg("case %u: %s is %.17g, expected %.17g", (unsigned)seed, name, found, wanted);
+        fail_msg("case %u: %s is %.17g, expected %.17g", (unsigned)seed,
+                 metric < LS_METRICS ? ls_metric_names[metric] : "precision or recall", found,
+                 wanted);
 }
 
 static void metrics_are_those_of_scikit_learn(void **state)
 {
-    const unsigned ranked =
-                       1u << LS_METRIC_AUC | 1u << LS_METRIC_AVERAGE_PRECISION | 1u << LS_METRIC_F1,
-                   values = 1u << LS_METRIC_R2 | 1u << LS_METRIC_R2_MEAN;
-    static const ls_vector_loss mse = {.rule = LS_VECTOR_MSE};
     (void)state;
     for (uint32_t seed = 1; seed <= sizeof metric_cases / sizeof *metric_cases; seed++) {
         const metric_case *c = &metric_cases[seed - 1];
-        float scores[CASE_ROWS * CASE_OUTPUTS], targets[CASE_ROWS * CASE_OUTPUTS];
-        int32_t labels[CASE_ROWS];
-        ls_measured m = {0};
-        draw_case(scores, targets, labels, c, seed);
-        const ls_scored_rows j = {.scores = scores,
-                                  .labels = c->kind == 'c' ? (const void *)labels : targets,
-                                  .rows = (uint32_t)c->rows,
-                                  .outputs = c->outputs,
-                                  .loss = c->kind == 'b' ? &decisions : &mse};
-        must_measure(&m, c->kind == 'v' ? values : ranked, &j);
-        must_be(m.value[LS_METRIC_AUC], c->auc, seed, "auc");
-        if (c->kind == 'b' || c->outputs == 2) {
-            must_be(m.value[LS_METRIC_AVERAGE_PRECISION], c->average_precision, seed, "ap");
-            must_be(m.value[LS_METRIC_F1], c->f1, seed, "f1");
+        case_rows r;
+        double plain[2][FOUND], weighted[2][FOUND];
+        draw_rows_of_case(&r, c, seed);
+        measure_case(plain, &r, c, NULL);
+        measure_case(weighted, &r, c, r.weights);
+        for (int f = 0; f < FOUND; f++) {
+            must_be(plain[0][f], c->plain[f], seed, found_metrics[f]);
+            must_be(weighted[0][f], c->weighted[f], seed, found_metrics[f]);
         }
-        must_be(m.value[LS_METRIC_R2], c->r2, seed, "r2");
-        must_be(m.value[LS_METRIC_R2_MEAN], c->r2_mean, seed, "r2_mean");
-        ls_measured_fini(&m, &host);
+        assert_memory_equal(weighted[1], plain[1], sizeof plain[1]);
     }
+}
+
+/* Only the ratios of the weights count. */
+static void weights_of_one_and_of_two_are_no_weights(void **state)
+{
+    (void)state;
+    for (uint32_t seed = 1; seed <= sizeof metric_cases / sizeof *metric_cases; seed++) {
+        const metric_case *c = &metric_cases[seed - 1];
+        case_rows r;
+        double plain[2][FOUND], same[2][FOUND], first[2][FOUND], twice[2][FOUND];
+        draw_rows_of_case(&r, c, seed);
+        measure_case(first, &r, c, r.weights);
+        for (int i = 0; i < c->rows; i++)
+            r.weights[i] *= 2;
+        measure_case(twice, &r, c, r.weights);
+        assert_memory_equal(twice, first, sizeof first);
+        measure_case(plain, &r, c, NULL);
+        for (int weight = 1; weight <= 2; weight++) {
+            for (int i = 0; i < c->rows; i++)
+                r.weights[i] = (float)weight;
+            measure_case(same, &r, c, r.weights);
+            assert_memory_equal(same, plain, sizeof plain);
+        }
+    }
+}
+
+/* The scores of a row without weight may be anything, even no numbers. */
+static void a_row_of_weight_zero_is_not_measured(void **state)
+{
+    (void)state;
+    for (uint32_t seed = 1; seed <= sizeof metric_cases / sizeof *metric_cases; seed++) {
+        const metric_case *c = &metric_cases[seed - 1];
+        const size_t outputs = (size_t)c->outputs;
+        case_rows r;
+        double whole[2][FOUND], less[2][FOUND];
+        int kept = 0;
+        draw_rows_of_case(&r, c, seed);
+        measure_case(whole, &r, c, r.weights);
+        for (int i = 0; i < c->rows; i++)
+            for (size_t k = 0; r.weights[i] == 0 && k < outputs; k++)
+                r.scores[(size_t)i * outputs + k] = k == 0 ? NAN : INFINITY;
+        measure_case(less, &r, c, r.weights);
+        for (int f = 0; f < FOUND; f++) /* without a matrix nothing says a class's precision */
+            if (found_metrics[f] < LS_METRICS)
+                assert_memory_equal(&less[0][f], &whole[0][f], sizeof(double));
+        draw_rows_of_case(&r, c, seed);
+        for (int i = 0; i < c->rows; i++) {
+            if (r.weights[i] == 0)
+                continue;
+            memmove(r.scores + (size_t)kept * outputs, r.scores + (size_t)i * outputs,
+                    outputs * sizeof(float));
+            memmove(r.targets + (size_t)kept * outputs, r.targets + (size_t)i * outputs,
+                    outputs * sizeof(float));
+            memmove(r.counts + (size_t)kept * outputs, r.counts + (size_t)i * outputs,
+                    outputs * sizeof(float));
+            r.labels[kept] = r.labels[i];
+            r.weights[kept++] = r.weights[i];
+        }
+        metric_case fewer = *c;
+        fewer.rows = kept;
+        measure_case(less, &r, &fewer, r.weights);
+        assert_memory_equal(less[0], whole[0], sizeof whole[0]);
+    }
+}
+
+/* The mean of equal targets, each times its weight, can be rounded to another number. */
+static void equal_targets_have_no_r2_whatever_their_weights(void **state)
+{
+    rows r;
+    float weights[ROWS];
+    ls_measured m = {0};
+    (void)state;
+    draw_rows(&r, 3);
+    for (uint32_t i = 0; i < ROWS; i++)
+        weights[i] = (float)(i % 7) / 10;
+    for (uint32_t i = 0; i < ROWS; i++)
+        r.targets[i] = weights[i] > 0 ? 0.1f : 5;
+    ls_scored_rows j = judged_of(&r, r.targets, 1);
+    j.row = NULL;
+    j.weights = weights;
+    must_measure(&m, 1u << LS_METRIC_R2, &j);
+    assert_true(isnan(m.value[LS_METRIC_R2]) && !isnan(m.unweighted[LS_METRIC_R2]));
+    ls_measured_fini(&m, &host);
 }
 
 static void scores_that_are_no_numbers_are_not_measured(void **state)
@@ -831,6 +1008,9 @@ LS_TESTS(train_metrics, "integration")
         cmocka_unit_test(classes_are_counted_as_by_hand),
         cmocka_unit_test(auc_counts_pairs_and_halves_ties),
         cmocka_unit_test(metrics_are_those_of_scikit_learn),
+        cmocka_unit_test(weights_of_one_and_of_two_are_no_weights),
+        cmocka_unit_test(a_row_of_weight_zero_is_not_measured),
+        cmocka_unit_test(equal_targets_have_no_r2_whatever_their_weights),
         cmocka_unit_test(r2_and_mae_are_those_of_float64),
         cmocka_unit_test(a_huber_loss_grows_linearly_beyond_delta),
         cmocka_unit_test(pinball_and_coverage_are_those_of_each_quantile),

@@ -150,6 +150,87 @@ static void weights_have_the_same_bits_on_any_number_of_workers(void **state)
     }
 }
 
+/* Returns the weighted share of the test rows that the model predicts right. */
+static double accuracy_by_hand(const scenario *s, ls_trainer *t)
+{
+    uint8_t images[OWN_TEST * PIXELS];
+    int32_t labels[OWN_TEST];
+    float scores[OWN_TEST * OWN_CLASSES];
+    double right = 0, all = 0;
+    for (uint32_t i = 0; i < OWN_TEST; i++)
+        own_row(1, i, images + (size_t)i * PIXELS, &labels[i]);
+    assert_int_equal(own_predict(t, images, LS_ROW_U8, OWN_TEST, scores, ROOM(scores), NULL),
+                     LS_OK);
+    for (size_t i = 0; i < OWN_TEST; i++) {
+        int best = 0;
+        for (int k = 1; k < OWN_CLASSES; k++)
+            best = scores[i * OWN_CLASSES + (size_t)k] > scores[i * OWN_CLASSES + (size_t)best]
+                       ? k
+                       : best;
+        const double weight = (double)s->weights[i];
+        right += best == labels[i] ? weight : 0;
+        all += weight;
+    }
+    return right / all;
+}
+
+/* Also a config that names no metrics measures the weighted accuracy. */
+static void metrics_are_weighted_the_same_on_any_number_of_workers(void **state)
+{
+    static const char *const devices[] = {"devices=cpu:1", "devices=cpu:2", "devices=cpu:3",
+                                          "devices=cpu:8", "devices=cpu:2"};
+    char first[4096], found[4096];
+    (void)state;
+    for (size_t d = 0; d < ROOM(devices); d++) {
+        scenario s;
+        ls_evaluation e = {.size = sizeof e};
+        begin(&s, CLASSES, devices[d]);
+        fixture_set(&s.f, d == 4 ? "metrics.names=[]" : "metrics.names=\"auto\"");
+        s.data.streamed = 0;
+        for (int i = 0; i < OWN_TRAIN; i++)
+            s.weights[i] = 0.1f * (float)(i % 7);
+        s.data.test_weights = s.weights;
+        ls_trainer *t = fixture_run(&s.f);
+        const char *record = fixture_record(&s.f, "eval", 0);
+        snprintf(d ? found : first, sizeof first, "%.*s",
+                 (int)(strstr(record, ",\"seconds\"") - record), record);
+        if (d > 0 && d < 4)
+            assert_string_equal(found, first);
+        assert_non_null(strstr(record, "\"unweighted\":{\"accuracy\":"));
+        assert_int_equal(ls_trainer_evaluate(t, &e, &s.f.err), LS_OK);
+        assert_string_equal(e.metric, "accuracy");
+        const double wanted = accuracy_by_hand(&s, t);
+        assert_true(wanted > 0.1 && fabs(e.metric_value - wanted) < 1e-12);
+        assert_int_equal(e.metric_count > 1, d < 4);
+        if (d < 4) {
+            assert_string_equal(e.metric_names[1], "accuracy");
+            assert_true(e.metric_values[1] == e.metric_value && isnan(e.unweighted_values[0]));
+            for (int i = 0; i < OWN_TEST; i++)
+                s.weights[i] = 1;
+            assert_true(fabs(e.unweighted_values[1] - accuracy_by_hand(&s, t)) < 1e-12);
+            assert_true(e.unweighted_values[1] != e.metric_value);
+        }
+        ls_trainer_close(t, NULL);
+        fixture_end(&s.f);
+    }
+}
+
+static void rows_that_all_have_weight_zero_have_no_metrics(void **state)
+{
+    scenario s;
+    (void)state;
+    begin(&s, CLASSES, "devices=cpu:1");
+    s.data.streamed = 0;
+    s.data.test_weights = s.weights; /* all are 0 */
+    ls_trainer *t = fixture_run(&s.f);
+    const char *record = fixture_record(&s.f, "eval", 0);
+    assert_non_null(strstr(record, "\"test_loss\":0,\"test_accuracy\":null"));
+    assert_null(strstr(record, "test_auc"));
+    assert_non_null(strstr(record, "\"unweighted\":{\"accuracy\":0."));
+    ls_trainer_close(t, NULL);
+    fixture_end(&s.f);
+}
+
 static float *trained(scenario *s, ls_trainer *t, size_t *count)
 {
     *count = ls_trainer_summary(t)->parameters;
@@ -397,6 +478,8 @@ LS_TESTS(train_weights, "unit")
         cmocka_unit_test(weights_of_one_and_of_two_are_none),
         cmocka_unit_test(a_row_of_weight_zero_has_no_effect),
         cmocka_unit_test(weights_have_the_same_bits_on_any_number_of_workers),
+        cmocka_unit_test(metrics_are_weighted_the_same_on_any_number_of_workers),
+        cmocka_unit_test(rows_that_all_have_weight_zero_have_no_metrics),
         cmocka_unit_test(a_row_twice_is_a_row_of_weight_two),
         cmocka_unit_test(a_minibatch_without_weight_has_no_gradient),
         cmocka_unit_test(an_epoch_of_skipped_steps_has_no_loss),

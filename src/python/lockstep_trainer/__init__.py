@@ -380,7 +380,8 @@ class Model(_l.Handle):
 
     def evaluate(self, path):
         """Evaluates the model on a file with the targets too, as `trainer eval --data` does. Returns a dict: rows, loss,
-        accuracy, and all measured metrics by their names; NaN is the value of a metric that has none on these rows."""
+        accuracy, and all measured metrics by their names; NaN is the value of a metric that has none on these rows. If the
+        rows have weights, "unweighted" is a dict of the metrics with each row counted once."""
         found = _l.sized(_l.evaluation)
         _l.call("ls_model_evaluate", self.handle, _bytes(path), None, _c.byref(found))
         return {**found.named(), "rows": found.rows, "loss": found.loss, "accuracy": _accuracy(found),
@@ -714,7 +715,7 @@ class Trainer(_l.Handle):
 
     def evaluate(self, metrics=False):
         """Returns mean loss and accuracy on the test rows; if `metrics` is true, a dict of all measured metrics by their
-        names instead."""
+        names instead, with "unweighted" if the rows have weights (see Model.evaluate)."""
         found = _l.sized(_l.evaluation)
         _l.call("ls_trainer_evaluate", self.handle, _c.byref(found))
         if metrics:

@@ -89,12 +89,14 @@ class model_info(c.Structure):
 class evaluation(c.Structure):
     _fields_ = [("size", c.c_size_t), ("rows", c.c_uint64), ("loss", c.c_double), ("metric", c.c_char_p),
                 ("metric_value", c.c_double), ("metric_count", c.c_int), ("metric_names", c.c_char_p * 16),
-                ("metric_values", c.c_double * 16)]
+                ("metric_values", c.c_double * 16), ("unweighted_values", c.c_double * 16)]
 
     def named(self):
-        """All measured metrics by name."""
-        names = (name.decode() for name in self.metric_names[:self.metric_count])
-        return dict(zip(names, self.metric_values[:self.metric_count]))
+        """All measured metrics by name, and if rows have weights, "unweighted": a dict of those with each row counted
+        once."""
+        names = [name.decode() for name in self.metric_names[:self.metric_count]]
+        once = {name: value for name, value in zip(names, self.unweighted_values) if value == value}
+        return {**dict(zip(names, self.metric_values)), **({"unweighted": once} if once else {})}
 
 
 class model_options(c.Structure):
