@@ -120,9 +120,11 @@ static void print_columns(const ls_dataset_info *info, FILE *stream)
 {
     static const char *const kinds[] = {[LS_COLUMN_NUMBER] = "of numbers",
                                         [LS_COLUMN_LEVELS] = "of texts",
-                                        [LS_COLUMN_DROPPED] = "left out"};
+                                        [LS_COLUMN_DROPPED] = "left out",
+                                        [LS_COLUMN_WEIGHT] = "of weights",
+                                        [LS_COLUMN_DATE] = "of dates"};
     const int first = info->columns > MANY_COLUMNS ? MANY_COLUMNS / 2 : info->columns;
-    int more[LS_COLUMN_VALUE + 1] = {0}, all = 0;
+    int more[LS_COLUMN_DATE + 1] = {0}, all = 0;
     for (int i = 0; i < info->columns; i++) {
         const ls_column_use use = info->column[i].use;
         if (i < first || use == LS_COLUMN_CLASS || use == LS_COLUMN_VALUE)
@@ -134,7 +136,7 @@ static void print_columns(const ls_dataset_info *info, FILE *stream)
     }
     if (all > 0)
         fprintf(stream, "  … and %d more columns:", all);
-    for (int k = 0, said = 0; all > 0 && k <= LS_COLUMN_VALUE; k++)
+    for (int k = 0, said = 0; all > 0 && k <= LS_COLUMN_DATE; k++)
         if (more[k])
             fprintf(stream, "%s %d %s", said++ ? "," : "", more[k], kinds[k]);
     if (all > 0)

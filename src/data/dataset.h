@@ -56,9 +56,10 @@ typedef enum ls_column_use {
     LS_COLUMN_NUMBER,
     LS_COLUMN_LEVELS, /* texts; each becomes a vector with one 1 */
     LS_COLUMN_DROPPED,
-    LS_COLUMN_CLASS, /* the target, which is a class */
-    LS_COLUMN_VALUE, /* the target, which is a number */
-    LS_COLUMN_WEIGHT /* the weights of the rows */
+    LS_COLUMN_CLASS,  /* the target, which is a class */
+    LS_COLUMN_VALUE,  /* the target, which is a number */
+    LS_COLUMN_WEIGHT, /* the weights of the rows */
+    LS_COLUMN_DATE    /* dates, which become numbers */
 } ls_column_use;
 
 /* Summary of a column of a training table. */
@@ -75,7 +76,11 @@ typedef struct ls_column_summary {
     /* For a column that was left out because of its texts: what the first text looks like, such as
      * "a date" or "an amount of money"; NULL: it looks like none of the known kinds. */
     const char *looks_like;
-    bool counts; /* the numbers increase by 1 from row to row */
+    /* For a column that was left out because of its dates: what is wrong with them; else NULL. */
+    const char *wrong_dates;
+    const char *part[8]; /* [parts] names of the numbers that dates become, such as "year" */
+    int parts;
+    bool counts; /* the numbers increase by 1 from row to row, and are not years */
     /* the column says nothing: all its numbers are equal, missing ones aside; all rows have the
      * same text; or no row has a value */
     bool constant;

@@ -267,6 +267,8 @@ static bool are_values(const ls_dataset_info *info)
 static const char *useless(const ls_column_summary *c, uint32_t rows)
 {
     const uint32_t present = rows - c->missing;
+    if (c->use == LS_COLUMN_DROPPED && c->wrong_dates)
+        return c->wrong_dates;
     if (c->use == LS_COLUMN_DROPPED && c->looks_like)
         return "has texts that are neither names of something nor numbers, such as ";
     if (c->use == LS_COLUMN_DROPPED) /* a column without a name, which is always left out */

@@ -45,6 +45,33 @@ expect_code 0
 cmp -s stdout.txt houses.json || fail 'the same config on stdout'
 grep -q '^houses.csv: a table' stderr.txt || fail 'what was seen on stderr'
 
+# Dates become numbers, unless they can be read in two ways; years that go up evenly stay.
+awk 'BEGIN { print "when,either,some,year,y"
+    for (i = 0; i < 60; i++)
+        printf "%02d.%02d.%d,%02d/%02d/2020,%s,%d,%d\n", i % 28 + 1, i % 12 + 1, 2000 + i % 7, i % 9 + 1, i % 7 + 1,
+            i == 9 ? "2020-02-30" : "2020-02-2" i % 10, 1950 + i, i * i % 101
+    }' >dates.csv
+run init dates.csv --target y --to dates.json
+expect_code 0
+expect_stdout '^  when  *dates  *- .* year, month, weekday, days$'
+expect_stdout '^  either is left out (data.drop): it has dates that can be read in two ways'
+expect_stdout '^  some is left out (data.drop): it has dates, but also texts that are no dates, or dates that do not exist'
+expect_stdout '^  year  *number '
+expect_config dates.json '"drop": "either,some"'
+grep -q 'column "when" has dates, with the day first, as .* shows; they become numbers: year, month, weekday, days, counted from' stderr.txt ||
+    fail "expected the form of the dates in: $(cat stderr.txt)"
+run dates.json --quiet --set devices=ref:1 --set run_dir=dates --set epochs=2
+expect_code 0
+printf 'when,year\n31.12.2005,1990\n2005-12-31,1990\n31.02.2005,1990\n' >new_dates.csv
+run predict dates new_dates.csv --devices ref:1
+expect_code 0
+[ "$(sed -n 's/^row 0: \([^;]*\);.*/\1/p' stdout.txt)" = "$(sed -n 's/^row 1: \([^;]*\);.*/\1/p' stdout.txt)" ] ||
+    fail "one date in two forms: $(cat stdout.txt)"
+expect_stdout '^row 2: no prediction: new_dates.csv:4: column "when": expected a date such as 31.12.2024'
+run export dates --to dates.onnx
+expect_code 0
+grep -q 'when_weekday' dates.onnx || fail 'the parts of a date are inputs of the graph'
+
 run houses.json --quiet --set devices=ref:1 --set run_dir=houses --set epochs=60
 expect_code 0
 r2=$(sed -n 's/.* r2: \([-0-9.]*\),.*/\1/p' stdout.txt)
