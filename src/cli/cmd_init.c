@@ -261,6 +261,19 @@ static void print_arrays(const ls_inspection *l, const cJSON *data, FILE *stream
     print_readings(l, stream);
 }
 
+/* Says what helps against a rare class, unless the config has it already. */
+static void print_rare(const ls_inspection *l, const cJSON *config, FILE *stream)
+{
+    char number[16];
+    if (l->rare < 0 || cJSON_GetObjectItemCaseSensitive(config, "class_weights"))
+        return;
+    snprintf(number, sizeof number, "%d", l->rare);
+    fprintf(stream,
+            "  only %u of %u rows are of class %s; so that its rows count as much as the others: "
+            "--set class_weights=balanced\n",
+            (unsigned)l->rare_rows, (unsigned)l->rows, l->rare_name ? l->rare_name : number);
+}
+
 /* Prints what the data is, and what happens to it as the config says. */
 static void print_data(const ls_inspection *l, const cJSON *config, FILE *stream)
 {
@@ -272,6 +285,7 @@ static void print_data(const ls_inspection *l, const cJSON *config, FILE *stream
         print_folder(l, config, stream);
     else
         print_arrays(l, data, stream);
+    print_rare(l, config, stream);
     if (l->test_rows)
         fprintf(stream, "  %u test %s\n", (unsigned)l->test_rows,
                 ls_plural(l->test_rows, "row", "rows"));

@@ -102,9 +102,11 @@ typedef struct ls_dataset_info {
     const char *const *class_name; /* [classes]; NULL: classes have no names but numbers */
     /* Meaning of each value of a row, as JSON text: an array with one object for each value.
      * {"column": C, "is": T}: the value is 1 if the row's text in column C is T, else 0.
-     * {"column": C}: the value is the number in column C, or (number − mean) / deviation if the
-     * object also has "mean" and "deviation". NULL: the meaning is unknown, or there are more than
-     * LS_FEATURES_TOLD values, or the text is longer than LS_FEATURES_BYTES. */
+     * {"column": C, "part": P}: the value is a number into which the date in column C is taken
+     * apart (prep/date.h), scaled as other numbers are. {"column": C}: the value is the number in
+     * column C, or (number − mean) / deviation if the object also has "mean" and "deviation". NULL:
+     * the meaning is unknown, or there are more than LS_FEATURES_TOLD values, or the text is longer
+     * than LS_FEATURES_BYTES. */
     const char *features;
     /* Training data only: how the user's rows were converted to these rows; NULL: the rows are
      * unconverted. */

@@ -564,6 +564,7 @@ static void tell_input(ls_json_writer *w, const ls_onnx_desc *d)
     const ls_shape *in = &d->model->input;
     const int shape[3] = {in->c, in->h, in->w};
     const ls_prep *table = table_of(d);
+    char text[48];
     ls_json_open_object(w, NULL);
     ls_json_put_string(w, "name", INPUT);
     ls_json_put_string(w, "type",
@@ -574,7 +575,9 @@ static void tell_input(ls_json_writer *w, const ls_onnx_desc *d)
     if (table && table->columns <= MOST_COLUMNS_TOLD) {
         ls_json_open_array(w, "columns");
         for (graph_input at = {0}; next_input(table, &at);)
-            ls_json_put_string(w, NULL, at.column->name);
+            ls_json_put_string(w, NULL,
+                               at.column == at.whole ? at.column->name
+                                                     : input_name(text, sizeof text, d, &at));
         ls_json_close(w);
     }
     ls_json_close(w);

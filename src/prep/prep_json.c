@@ -54,12 +54,9 @@ static void write_dates(ls_json_writer *w, const ls_prep_column *c)
     ls_json_close(w);
 }
 
-static void write_column(ls_json_writer *w, const ls_prep_column *c)
+/* Writes the keys of a column of numbers or texts. */
+static void write_values(ls_json_writer *w, const ls_prep_column *c)
 {
-    ls_json_open_object(w, NULL);
-    ls_json_put_string(w, "name", c->name);
-    if (c->date)
-        write_dates(w, c);
     if (c->levels) {
         ls_json_open_array(w, "levels");
         for (int k = 0; k < c->levels; k++)
@@ -73,6 +70,16 @@ static void write_column(ls_json_writer *w, const ls_prep_column *c)
     write_scale(w, c);
     if (c->decimal)
         ls_json_put_string(w, "decimal", c->decimal == ',' ? "," : ".");
+}
+
+static void write_column(ls_json_writer *w, const ls_prep_column *c)
+{
+    ls_json_open_object(w, NULL);
+    ls_json_put_string(w, "name", c->name);
+    if (c->date)
+        write_dates(w, c);
+    else
+        write_values(w, c);
     ls_json_close(w);
 }
 

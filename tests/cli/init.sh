@@ -45,6 +45,20 @@ expect_code 0
 cmp -s stdout.txt houses.json || fail 'the same config on stdout'
 grep -q '^houses.csv: a table' stderr.txt || fail 'what was seen on stderr'
 
+# A class of less than a fifth of the rows.
+awk 'BEGIN { print "a,b,rare"; for (i = 0; i < 100; i++) printf "%d,%d,%s\n", i * 37 % 101, i * 7 % 13, i % 6 ? "no" : "yes" }' >rare.csv
+run init rare.csv
+expect_code 0
+grep -q 'only 17 of 100 rows are of class yes; .*: --set class_weights=balanced$' stderr.txt || fail "$(cat stderr.txt)"
+run init rare.csv --set class_weights=balanced --to rare.json
+expect_code 0
+expect_config rare.json '"class_weights": "balanced"'
+if grep -q 'rows are of class' stdout.txt; then fail 'proposed although it is set'; fi
+awk 'BEGIN { print "a,b,even"; for (i = 0; i < 100; i++) printf "%d,%d,%s\n", i * 37 % 101, i * 7 % 13, i % 5 ? "no" : "yes" }' >even.csv
+run init even.csv
+expect_code 0
+if grep -q 'rows are of class' stderr.txt; then fail 'a fifth is not rare'; fi
+
 # Dates become numbers, unless they can be read in two ways; years that go up evenly stay.
 awk 'BEGIN { print "when,either,some,year,y"
     for (i = 0; i < 60; i++)
