@@ -45,6 +45,23 @@ expect_code 0
 cmp -s stdout.txt houses.json || fail 'the same config on stdout'
 grep -q '^houses.csv: a table' stderr.txt || fail 'what was seen on stderr'
 
+# Weights that are taken over from a table with other levels and classes.
+awk 'BEGIN { print "town,a,y"; for (i = 0; i < 60; i++) printf "%s,%d,%s\n", substr("abc", i % 3 + 1, 1), i % 7, i % 2 ? "yes" : "no" }' >old.csv
+sed 's/^c,/d,/; s/yes$/ja/; s/no$/nein/' old.csv >other.csv
+run init old.csv --to old.json
+expect_code 0
+run old.json --quiet --set devices=ref:1 --set run_dir=old --set epochs=2
+expect_code 0
+run old.json --quiet --set devices=ref:1 --set run_dir=null --set epochs=1 --set init.weights=old/weights.safetensors
+expect_code 0
+if grep -q 'init.weights' stderr.txt; then fail 'warned of the same names'; fi
+run old.json --quiet --set devices=ref:1 --set run_dir=null --set epochs=1 --set init.weights=old/weights.safetensors \
+    --set data.path=other.csv
+expect_code 0
+grep -q 'init.weights: old/weights.safetensors: .* level 3 of column "town" is "c" there and "d" here; the weights of 1 column or level' \
+    stderr.txt || fail "$(cat stderr.txt)"
+grep -q 'init.weights: .* class 1 is "no" there and "ja" here, and so on; the weights of 2 classes' stderr.txt || fail "$(cat stderr.txt)"
+
 # A class of less than a fifth of the rows.
 awk 'BEGIN { print "a,b,rare"; for (i = 0; i < 100; i++) printf "%d,%d,%s\n", i * 37 % 101, i * 7 % 13, i % 6 ? "no" : "yes" }' >rare.csv
 run init rare.csv
@@ -78,7 +95,7 @@ run dates.json --quiet --set devices=ref:1 --set run_dir=dates --set epochs=2
 expect_code 0
 printf 'when,year\n31.12.2005,1990\n2005-12-31,1990\n31.02.2005,1990\n' >new_dates.csv
 run predict dates new_dates.csv --devices ref:1
-expect_code 0
+expect_code 65
 [ "$(sed -n 's/^row 0: \([^;]*\);.*/\1/p' stdout.txt)" = "$(sed -n 's/^row 1: \([^;]*\);.*/\1/p' stdout.txt)" ] ||
     fail "one date in two forms: $(cat stdout.txt)"
 expect_stdout '^row 2: no prediction: new_dates.csv:4: column "when": expected a date such as 31.12.2024'
