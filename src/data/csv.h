@@ -1,12 +1,14 @@
 /* Internals of data_csv.c, which reads a CSV table: its columns, as determined from the header and
- * from the config's keys (csv_header.c), and its cells (csv_cells.c defines field, cell and
- * level). */
+ * from the config's keys (csv_header.c), its cells (csv_cells.c defines field, cell and level), and
+ * its columns of dates (csv_dates.c). */
 #ifndef DATA_CSV_H
 #define DATA_CSV_H
 
 #include "data/levels.h"
 #include "data/row_blocks.h"
 #include "data/table.h"
+
+#include <string.h>
 
 typedef enum ls_csv_kind {
     LS_CSV_UNKNOWN, /* the column has had no value yet that shows its kind */
@@ -81,7 +83,14 @@ typedef struct ls_csv {
 } ls_csv;
 
 /* Returns a number of a row of cells. */
-double ls_csv_number(const ls_csv_column *column, const float *row);
+static inline double ls_csv_number(const ls_csv_column *column, const float *row)
+{
+    double wide;
+    if (!column->wide)
+        return (double)row[column->slot];
+    memcpy(&wide, row + column->slot, sizeof wide);
+    return wide;
+}
 
 /* Returns whether `key`, a key of the config, names the column `name`. */
 bool ls_csv_names(const ls_names *key, const char *name);

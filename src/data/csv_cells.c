@@ -42,16 +42,6 @@ static int fail_levels(const ls_csv *c, const ls_csv_column *col)
             : "at most 1000 different texts; name the column in data.drop");
 }
 
-bool ls_csv_drop(ls_csv *c, ls_csv_column *col, const char *looks_like)
-{
-    if (!c->o->spec->keys.lenient || col == &c->column[c->target])
-        return false;
-    col->kind = LS_CSV_DROPPED;
-    col->slot = -1;
-    col->looks_like = looks_like;
-    return true;
-}
-
 /* Handles the first text of a column of the training table that shows that the column has codes
  * (prep/level.h). If two texts before it were taken for one number, the table must be read once
  * more. */
@@ -112,15 +102,6 @@ static int read_text(ls_csv *c, ls_csv_column *col, float *cell)
 }
 
 /* ---- numbers --------------------------------------------------------------------------------- */
-
-double ls_csv_number(const ls_csv_column *col, const float *row)
-{
-    double wide;
-    if (!col->wide)
-        return (double)row[col->slot];
-    memcpy(&wide, row + col->slot, sizeof wide);
-    return wide;
-}
 
 static void put_number(const ls_csv_column *col, double value, float *cell)
 {
