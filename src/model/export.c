@@ -54,7 +54,7 @@ static void tell_dates(const ls_prep *prep, const ls_host *host)
         const ls_prep_column *c = &prep->column[i];
         if (c->date)
             ls_log(
-                host, LS_LOG_INFO,
+                host, LS_LOG_WARNING,
                 "column \"%.60s\": an ONNX graph cannot read dates, so it reads the numbers that "
                 "they become: %.60s … %.60s; the file's metadata, \"dates\", says how these are "
                 "computed",

@@ -101,6 +101,7 @@ expect_code 65
 expect_stdout '^row 2: no prediction: new_dates.csv:4: column "when": expected a date such as 31.12.2024'
 run export dates --to dates.onnx
 expect_code 0
+expect_stderr_line 'trainer: warning: column "when": an ONNX graph cannot read dates, .*: when_year … when_days; .*'
 grep -q 'when_weekday' dates.onnx || fail 'the parts of a date are inputs of the graph'
 
 run houses.json --quiet --set devices=ref:1 --set run_dir=houses --set epochs=60
