@@ -120,9 +120,11 @@ static void print_columns(const ls_dataset_info *info, FILE *stream)
 {
     static const char *const kinds[] = {[LS_COLUMN_NUMBER] = "of numbers",
                                         [LS_COLUMN_LEVELS] = "of texts",
-                                        [LS_COLUMN_DROPPED] = "left out"};
+                                        [LS_COLUMN_DROPPED] = "left out",
+                                        [LS_COLUMN_WEIGHT] = "of weights",
+                                        [LS_COLUMN_DATE] = "of dates"};
     const int first = info->columns > MANY_COLUMNS ? MANY_COLUMNS / 2 : info->columns;
-    int more[LS_COLUMN_VALUE + 1] = {0}, all = 0;
+    int more[LS_COLUMN_DATE + 1] = {0}, all = 0;
     for (int i = 0; i < info->columns; i++) {
         const ls_column_use use = info->column[i].use;
         if (i < first || use == LS_COLUMN_CLASS || use == LS_COLUMN_VALUE)
@@ -134,7 +136,7 @@ static void print_columns(const ls_dataset_info *info, FILE *stream)
     }
     if (all > 0)
         fprintf(stream, "  … and %d more columns:", all);
-    for (int k = 0, said = 0; all > 0 && k <= LS_COLUMN_VALUE; k++)
+    for (int k = 0, said = 0; all > 0 && k <= LS_COLUMN_DATE; k++)
         if (more[k])
             fprintf(stream, "%s %d %s", said++ ? "," : "", more[k], kinds[k]);
     if (all > 0)
@@ -259,6 +261,19 @@ static void print_arrays(const ls_inspection *l, const cJSON *data, FILE *stream
     print_readings(l, stream);
 }
 
+/* Says what helps against a rare class, unless the config has it already. */
+static void print_rare(const ls_inspection *l, const cJSON *config, FILE *stream)
+{
+    char number[16];
+    if (l->rare < 0 || cJSON_GetObjectItemCaseSensitive(config, "class_weights"))
+        return;
+    snprintf(number, sizeof number, "%d", l->rare);
+    fprintf(stream,
+            "  only %u of %u rows are of class %s; so that its rows count as much as the others: "
+            "--set class_weights=balanced\n",
+            (unsigned)l->rare_rows, (unsigned)l->rows, l->rare_name ? l->rare_name : number);
+}
+
 /* Prints what the data is, and what happens to it as the config says. */
 static void print_data(const ls_inspection *l, const cJSON *config, FILE *stream)
 {
@@ -270,6 +285,7 @@ static void print_data(const ls_inspection *l, const cJSON *config, FILE *stream
         print_folder(l, config, stream);
     else
         print_arrays(l, data, stream);
+    print_rare(l, config, stream);
     if (l->test_rows)
         fprintf(stream, "  %u test %s\n", (unsigned)l->test_rows,
                 ls_plural(l->test_rows, "row", "rows"));

@@ -5,14 +5,14 @@
 
 #include "data/dataset.h"
 
-enum { LS_COLUMN_LINE = 128 };
+enum { LS_COLUMN_LINE = 160 };
 
 /* Writes the heading of the summary, without a newline. */
 void ls_column_head(char out[LS_COLUMN_LINE]);
 
 /* Writes the line of one column: its name, its kind, the number of different texts in it (its
  * levels), the number of missing values, and mean and deviation of its numbers. A figure that does
- * not apply to the column is "-". */
+ * not apply to the column is "-". After that, the names of the numbers that dates become. */
 void ls_column_line(char out[LS_COLUMN_LINE], const ls_column_summary *column);
 
 #endif

@@ -1,6 +1,6 @@
 /* Internals of data_csv.c, which reads a CSV table: its columns, as determined from the header and
- * from the config's keys (csv_header.c), and its cells (csv_cells.c defines field, cell and
- * level). */
+ * from the config's keys (csv_header.c), its cells (csv_cells.c defines field, cell and level), and
+ * its columns of dates (csv_dates.c). */
 #ifndef DATA_CSV_H
 #define DATA_CSV_H
 
@@ -8,10 +8,13 @@
 #include "data/row_blocks.h"
 #include "data/table.h"
 
+#include <string.h>
+
 typedef enum ls_csv_kind {
     LS_CSV_UNKNOWN, /* the column has had no value yet that shows its kind */
     LS_CSV_NUMBER,
     LS_CSV_TEXT,
+    LS_CSV_DATE,
     LS_CSV_DROPPED
 } ls_csv_kind;
 
@@ -25,6 +28,8 @@ typedef struct ls_csv_column {
     /* for a column that was dropped because of a text, the kind of that text ("a date"); else
      * NULL */
     const char *looks_like;
+    /* for a column that was dropped because of its dates, what is wrong with them; else NULL */
+    const char *wrong_dates;
     bool digits;  /* it is a column of texts because a number in it is a code, such as 01234 */
     bool numbers; /* codes in it are numbers, because there are too many for texts */
     ls_levels levels;
@@ -32,6 +37,15 @@ typedef struct ls_csv_column {
     double mean, deviation; /* mean and deviation of the numbers over the training rows */
     double least, most;     /* smallest and largest number of the training rows */
     double rounding; /* largest distance between a number of the table and the nearest float */
+    /* For a column of dates: the forms in which all of its dates so far can be read, a bit 1 <<
+     * form for each; line of the first that shows whether the day or the month is first, 0: there
+     * is none; that date, or the first of all. */
+    unsigned date_forms;
+    size_t shown_line;
+    char shown[32];
+    ls_prep_column part[LS_DATE_PARTS]; /* what its dates are taken apart into: .is, and scales */
+    int parts;
+    double since; /* day of the earliest date, in days since 1970-01-01 */
     /* The column's numbers need doubles (ls_prep_column.wide). Its cells are then doubles, each of
      * which has two floats of a row. */
     bool wide;
@@ -69,7 +83,14 @@ typedef struct ls_csv {
 } ls_csv;
 
 /* Returns a number of a row of cells. */
-double ls_csv_number(const ls_csv_column *column, const float *row);
+static inline double ls_csv_number(const ls_csv_column *column, const float *row)
+{
+    double wide;
+    if (!column->wide)
+        return (double)row[column->slot];
+    memcpy(&wide, row + column->slot, sizeof wide);
+    return wide;
+}
 
 /* Returns whether `key`, a key of the config, names the column `name`. */
 bool ls_csv_names(const ls_names *key, const char *name);
@@ -92,6 +113,27 @@ int ls_csv_check_header(ls_csv *c);
  * takes. The rows after these are not parsed. If the function sets c->must_reread, the caller must
  * open the table anew and call it once more. */
 int ls_csv_read_rows(ls_csv *c);
+
+/* Handles a date in a column of dates, or the first value of a column, if it is a date. Its cell is
+ * the date's moment (prep/date.h). If *taken becomes false, the field is no date and was not
+ * handled. */
+int ls_csv_take_date(ls_csv *c, ls_csv_column *column, double *moment, bool *taken);
+/* Returns the form of the dates of a column; LS_DATE_NONE: it cannot be told, because all of them
+ * can be read in two ways. */
+ls_date_form ls_csv_date_form(const ls_csv_column *column);
+/* Finds the parts of the dates of each column that differ among the rows, and their scales, after
+ * all rows were read. Errors: LS_EDATA (the form of the dates of a column cannot be told, and the
+ * table is not only inspected). */
+int ls_csv_measure_dates(ls_csv *c);
+/* Adds a column of dates to the preparation. Errors: LS_ENOMEM. */
+int ls_csv_prepare_dates(ls_csv *c, ls_csv_column *column);
+/* Logs what the dates of each column become. */
+void ls_csv_log_dates(const ls_csv *c);
+
+/* Drops a column that cannot be used and returns true, if the table is only inspected
+ * (keys.lenient) and the column is not the target. Otherwise returns false, and the caller must
+ * fail. `looks_like`: what the column's text looks like (ls_csv_column.looks_like). */
+bool ls_csv_drop(ls_csv *c, ls_csv_column *column, const char *looks_like);
 
 /* Computes mean and deviation of each column of numbers over the first `rows` rows, without the
  * missing values. Errors: LS_ENOMEM. */

@@ -4,10 +4,10 @@
  * is the float that it becomes: a number, the index of a text among the texts (*levels*) of its
  * column, or NaN if the value is missing. The first value of a column of the training table decides
  * whether the column has numbers or texts, unless a key decides it, or a number is a code,
- * such as 01234. Some words, such as "None", are
- * texts in a column of texts, but missing values in a column of numbers. If such a word comes
- * before the kind of the column is known, it is stored as a text, and ls_csv_column.word_line is
- * its line; become_number replaces it by NaN if the column turns out to have numbers. */
+ * such as 01234. A column whose first value is a date has dates (csv_dates.c). Some words, such as
+ * "None", are texts in a column of texts, but missing values in a column of numbers. If such a word
+ * comes before the kind of the column is known, it is stored as a text, and ls_csv_column.word_line
+ * is its line; become_number replaces it by NaN if the column turns out to have numbers. */
 #include "base/error.h"
 #include "base/host.h"
 #include "data/csv.h"
@@ -42,19 +42,6 @@ static int fail_levels(const ls_csv *c, const ls_csv_column *col)
             : "at most 1000 different texts; name the column in data.drop");
 }
 
-/* Drops a column that cannot be used and returns true, if the table is only inspected
- * (keys.lenient) and the column is not the target. Otherwise returns false, and the caller must
- * fail. `looks_like`: what the column's text looks like (ls_csv_column.looks_like). */
-static bool drop_column(ls_csv *c, ls_csv_column *col, const char *looks_like)
-{
-    if (!c->o->spec->keys.lenient || col == &c->column[c->target])
-        return false;
-    col->kind = LS_CSV_DROPPED;
-    col->slot = -1;
-    col->looks_like = looks_like;
-    return true;
-}
-
 /* Handles the first text of a column of the training table that shows that the column has codes
  * (prep/level.h). If two texts before it were taken for one number, the table must be read once
  * more. */
@@ -87,12 +74,12 @@ static bool become_numbers(ls_csv *c, ls_csv_column *col)
 
 /* Sets *cell to the index of the text among the levels of its column. A new text becomes a new
  * level. The column cannot be used if the text is too long or the column has too
- * many levels: it is dropped (drop_column), or the function fails. */
+ * many levels: it is dropped (ls_csv_drop), or the function fails. */
 static int read_text(ls_csv *c, ls_csv_column *col, float *cell)
 {
     const char *text;
     if (c->t->length >= LS_FIELD_BYTES)
-        return drop_column(c, col, "a long text")
+        return ls_csv_drop(c, col, "a long text")
                    ? LS_OK
                    : ls_csv_fail_field(
                          c, col,
@@ -110,20 +97,11 @@ static int read_text(ls_csv *c, ls_csv_column *col, float *cell)
     if (nth >= 0)
         return LS_OK;
     if (col->levels.count == (col == &c->column[c->target] ? CLASSES : LEVELS))
-        return become_numbers(c, col) || drop_column(c, col, NULL) ? LS_OK : fail_levels(c, col);
+        return become_numbers(c, col) || ls_csv_drop(c, col, NULL) ? LS_OK : fail_levels(c, col);
     return ls_levels_add(&col->levels, text, c->o->host) ? LS_OK : ls_csv_no_memory(c);
 }
 
 /* ---- numbers --------------------------------------------------------------------------------- */
-
-double ls_csv_number(const ls_csv_column *col, const float *row)
-{
-    double wide;
-    if (!col->wide)
-        return (double)row[col->slot];
-    memcpy(&wide, row + col->slot, sizeof wide);
-    return wide;
-}
 
 static void put_number(const ls_csv_column *col, double value, float *cell)
 {
@@ -317,8 +295,12 @@ static int become_text(ls_csv *c, ls_csv_column *col, float *cell)
     char expected[200];
     double value;
     unsigned form;
+    bool is_date;
+    int status = ls_csv_take_date(c, col, &value, &is_date);
+    if (status || is_date)
+        return status;
     const char *looks_like = ls_field_looks_like(c->t->field, c->t->length);
-    if (looks_like && drop_column(c, col, looks_like))
+    if (looks_like && ls_csv_drop(c, col, looks_like))
         return LS_OK;
     if (looks_like) {
         snprintf(expected, sizeof expected,
@@ -336,6 +318,19 @@ static int become_text(ls_csv *c, ls_csv_column *col, float *cell)
 
 /* ---- cells ----------------------------------------------------------------------------------- */
 
+/* Reads a cell of a column of dates. */
+static int read_date(ls_csv *c, ls_csv_column *col, float *cell)
+{
+    double moment = (double)NAN;
+    bool taken;
+    if (ls_field_is_missing_number(c->t->field, c->t->length))
+        return take_missing(c, col, cell);
+    int status = ls_csv_take_date(c, col, &moment, &taken);
+    if (status == LS_OK && col->slot >= 0)
+        put_number(col, moment, cell);
+    return status;
+}
+
 static int read_cell(ls_csv *c, ls_csv_column *col, float *cell)
 {
     const char *text = c->t->field;
@@ -344,6 +339,8 @@ static int read_cell(ls_csv *c, ls_csv_column *col, float *cell)
     unsigned form = 0;
     if (ls_field_is_missing(text, n))
         return take_missing(c, col, cell);
+    if (col->kind == LS_CSV_DATE)
+        return read_date(c, col, cell);
     if (col->kind == LS_CSV_TEXT)
         return read_text(c, col, cell);
     if (is_code(c->t) && may_be_code(c, col)) {
@@ -408,6 +405,7 @@ static void place_cells(ls_csv *c)
     c->slots = 0;
     for (int i = 0; i < c->columns; i++)
         if (c->column[i].slot >= 0) {
+            c->column[i].wide |= c->column[i].kind == LS_CSV_DATE;
             c->column[i].slot = c->slots;
             c->slots += c->column[i].wide ? 2 : 1;
         }
@@ -450,5 +448,7 @@ int ls_csv_read_rows(ls_csv *c)
     if (status || c->must_reread)
         return status;
     status = check_forms(c);
-    return status ? status : find_wide(c);
+    if (status == LS_OK)
+        status = find_wide(c);
+    return status ? status : ls_csv_measure_dates(c);
 }

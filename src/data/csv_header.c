@@ -24,6 +24,16 @@ int ls_csv_fail_field(const ls_csv *c, const ls_csv_column *at, const char *expe
                    c->t->path, c->t->line, at->name, expected, n, c->t->field);
 }
 
+bool ls_csv_drop(ls_csv *c, ls_csv_column *col, const char *looks_like)
+{
+    if (!c->o->spec->keys.lenient || col == &c->column[c->target])
+        return false;
+    col->kind = LS_CSV_DROPPED;
+    col->slot = -1;
+    col->looks_like = looks_like;
+    return true;
+}
+
 /* ---- keys that name columns ------------------------------------------------------------------ */
 
 static bool is_named(const cJSON *item, const char *name)

@@ -15,6 +15,7 @@ static ls_column_use use_of(const ls_csv *c, int i)
     if (i == c->target)
         return kind == LS_CSV_TEXT ? LS_COLUMN_CLASS : LS_COLUMN_VALUE;
     return kind == LS_CSV_TEXT      ? LS_COLUMN_LEVELS
+           : kind == LS_CSV_DATE    ? LS_COLUMN_DATE
            : kind == LS_CSV_DROPPED ? LS_COLUMN_DROPPED
                                     : LS_COLUMN_NUMBER;
 }
@@ -40,7 +41,10 @@ static void see_column(const ls_csv *c, int i, ls_column_summary *seen)
     seen->use = use_of(c, i);
     seen->rows = (uint32_t)c->cells.rows;
     seen->looks_like = at->looks_like;
-    seen->levels = at->kind == LS_CSV_NUMBER ? 0 : at->levels.count;
+    seen->wrong_dates = at->wrong_dates;
+    for (int k = 0; k < at->parts; k++)
+        seen->part[seen->parts++] = ls_date_part_names[at->part[k].is];
+    seen->levels = at->kind == LS_CSV_NUMBER || at->kind == LS_CSV_DATE ? 0 : at->levels.count;
     for (int k = 0; k < seen->levels; k++)
         see_level(c, i, at->levels.level[k].text, seen);
     seen->named = ls_csv_names(&c->o->spec->keys.categorical, at->name);
@@ -77,6 +81,14 @@ static double step_of(const ls_csv *c, int i)
     return whole && fabs(last - first) > 8 * error ? step : 0;
 }
 
+/* Returns whether the numbers of a column that goes up by 1 from row to row are years, which tell
+ * something about new rows, other than the numbers of rows. */
+static bool are_years(const ls_csv_column *col)
+{
+    enum { EARLIEST = 1500, LATEST = 2200 };
+    return col->least >= EARLIEST && col->most <= LATEST;
+}
+
 /* Returns whether a column of the summary `seen` says nothing about its row. */
 static bool is_constant(const ls_csv_column *col, const ls_column_summary *seen)
 {
@@ -110,7 +122,7 @@ static void see_cells(const ls_csv *c, ls_column_summary *seen)
         }
     }
     for (int i = 0; i < c->columns; i++) {
-        seen[i].counts = fabs(seen[i].step - 1) < 0.1;
+        seen[i].counts = fabs(seen[i].step - 1) < 0.1 && !are_years(&c->column[i]);
         seen[i].constant = is_constant(&c->column[i], &seen[i]);
     }
 }

@@ -2,6 +2,8 @@
  * is a class, which is the text in the column COLUMN; or, with "labels": "values", a number. The
  * other columns form the row.
  *
+ * A column whose first value is a date has dates, which become numbers (csv_dates.c).
+ *
  * A column whose first value is a number is a column of numbers: all its values must be numbers,
  * and it becomes one float. Any other column, and one named in data.categorical, is a column of
  * texts. A column of texts becomes one float for each different text: 1 for the text of the row, 0
@@ -74,7 +76,7 @@ static int width_of(const ls_csv *c, int i)
     const ls_csv_column *at = &c->column[i];
     if (i == c->target || i == c->weight || at->kind == LS_CSV_DROPPED)
         return 0;
-    return at->kind == LS_CSV_TEXT ? at->levels.count : 1;
+    return at->kind == LS_CSV_TEXT ? at->levels.count : at->kind == LS_CSV_DATE ? at->parts : 1;
 }
 
 static const char *level_text(const ls_csv_column *at, int place)
@@ -149,7 +151,8 @@ static int prepare(ls_csv *c)
         return ls_csv_no_memory(c);
     for (int i = 0; status == LS_OK && i < c->columns; i++)
         if (width_of(c, i) > 0)
-            status = prepare_column(c, &c->column[i]);
+            status = c->column[i].kind == LS_CSV_DATE ? ls_csv_prepare_dates(c, &c->column[i])
+                                                      : prepare_column(c, &c->column[i]);
     return status;
 }
 
@@ -251,6 +254,18 @@ static int fill_number(const ls_csv *c, const ls_csv_column *at, double value, f
                          c->t->path, at->name, value);
 }
 
+/* Writes the parts of a date to a row. */
+static int fill_date(const ls_csv *c, const ls_csv_column *at, double moment, float *to)
+{
+    const ls_prep_column *column = &c->prep->column[at->prep_column];
+    for (int k = 0; k < column->parts; k++)
+        if (!ls_prep_number(&column->part[k],
+                            ls_date_part_of(column->part[k].is, moment, column->since), &to[k]))
+            return ls_fail(c->o->err, LS_EDATA, "%.300s: column \"%.60s\": a date is missing",
+                           c->t->path, at->name);
+    return LS_OK;
+}
+
 static int fill_row(const ls_csv *c, ls_resident *r, size_t row)
 {
     int status = LS_OK;
@@ -275,6 +290,9 @@ static int fill_row(const ls_csv *c, ls_resident *r, size_t row)
             if (!isnan(v))
                 to[at->levels.level[(int)v].position] = 1;
             to += at->levels.count;
+        } else if (at->kind == LS_CSV_DATE) {
+            status = fill_date(c, at, v, to);
+            to += at->parts;
         } else {
             status = fill_number(c, at, v, to++);
         }
@@ -324,12 +342,15 @@ static int name_classes(const ls_csv *c, ls_resident *r)
 static void write_feature(ls_json_writer *w, const ls_csv *c, const ls_csv_column *at, int nth)
 {
     ls_json_open_object(w, NULL);
+    const bool date = at->kind == LS_CSV_DATE;
     ls_json_put_string(w, "column", at->name);
+    if (date)
+        ls_json_put_string(w, "part", ls_date_part_names[at->part[nth].is]);
     if (at->kind == LS_CSV_TEXT)
         ls_json_put_string(w, "is", level_text(at, nth));
     else if (c->o->spec->keys.standardize) {
-        ls_json_put_double(w, "mean", at->mean);
-        ls_json_put_double(w, "deviation", at->deviation);
+        ls_json_put_double(w, "mean", date ? at->part[nth].mean : at->mean);
+        ls_json_put_double(w, "deviation", date ? at->part[nth].deviation : at->deviation);
         if (c->o->spec->keys.clip > 0)
             ls_json_put_double(w, "clip", c->o->spec->keys.clip);
     }
@@ -431,6 +452,7 @@ static void log_form(const ls_csv *c)
     if (c->t->separator != ',' && !k->separator)
         ls_log(c->o->host, LS_LOG_INFO, "%.300s: the separator of fields is %s (data.separator)",
                c->t->path, ls_separator_name(c->t->separator));
+    ls_csv_log_dates(c);
     if (comma && k->decimal == LS_DECIMAL_AUTO)
         ls_log(c->o->host, LS_LOG_INFO,
                "%.300s: numbers have a decimal comma, as in column \"%.60s\" (data.decimal)",

@@ -56,9 +56,10 @@ typedef enum ls_column_use {
     LS_COLUMN_NUMBER,
     LS_COLUMN_LEVELS, /* texts; each becomes a vector with one 1 */
     LS_COLUMN_DROPPED,
-    LS_COLUMN_CLASS, /* the target, which is a class */
-    LS_COLUMN_VALUE, /* the target, which is a number */
-    LS_COLUMN_WEIGHT /* the weights of the rows */
+    LS_COLUMN_CLASS,  /* the target, which is a class */
+    LS_COLUMN_VALUE,  /* the target, which is a number */
+    LS_COLUMN_WEIGHT, /* the weights of the rows */
+    LS_COLUMN_DATE    /* dates, which become numbers */
 } ls_column_use;
 
 /* Summary of a column of a training table. */
@@ -75,7 +76,11 @@ typedef struct ls_column_summary {
     /* For a column that was left out because of its texts: what the first text looks like, such as
      * "a date" or "an amount of money"; NULL: it looks like none of the known kinds. */
     const char *looks_like;
-    bool counts; /* the numbers increase by 1 from row to row */
+    /* For a column that was left out because of its dates: what is wrong with them; else NULL. */
+    const char *wrong_dates;
+    const char *part[8]; /* [parts] names of the numbers that dates become, such as "year" */
+    int parts;
+    bool counts; /* the numbers increase by 1 from row to row, and are not years */
     /* the column says nothing: all its numbers are equal, missing ones aside; all rows have the
      * same text; or no row has a value */
     bool constant;
@@ -97,9 +102,11 @@ typedef struct ls_dataset_info {
     const char *const *class_name; /* [classes]; NULL: classes have no names but numbers */
     /* Meaning of each value of a row, as JSON text: an array with one object for each value.
      * {"column": C, "is": T}: the value is 1 if the row's text in column C is T, else 0.
-     * {"column": C}: the value is the number in column C, or (number − mean) / deviation if the
-     * object also has "mean" and "deviation". NULL: the meaning is unknown, or there are more than
-     * LS_FEATURES_TOLD values, or the text is longer than LS_FEATURES_BYTES. */
+     * {"column": C, "part": P}: the value is a number into which the date in column C is taken
+     * apart (prep/date.h), scaled as other numbers are. {"column": C}: the value is the number in
+     * column C, or (number − mean) / deviation if the object also has "mean" and "deviation". NULL:
+     * the meaning is unknown, or there are more than LS_FEATURES_TOLD values, or the text is longer
+     * than LS_FEATURES_BYTES. */
     const char *features;
     /* Training data only: how the user's rows were converted to these rows; NULL: the rows are
      * unconverted. */

@@ -267,6 +267,8 @@ static bool are_values(const ls_dataset_info *info)
 static const char *useless(const ls_column_summary *c, uint32_t rows)
 {
     const uint32_t present = rows - c->missing;
+    if (c->use == LS_COLUMN_DROPPED && c->wrong_dates)
+        return c->wrong_dates;
     if (c->use == LS_COLUMN_DROPPED && c->looks_like)
         return "has texts that are neither names of something nor numbers, such as ";
     if (c->use == LS_COLUMN_DROPPED) /* a column without a name, which is always left out */
@@ -573,6 +575,42 @@ static int look_for_known(ls_inspection *l, ls_error *err)
     return status;
 }
 
+/* ---- rare classes ---------------------------------------------------------------------------- */
+
+static int32_t label_of(const ls_inspection *l, const ls_dataset_view *view, uint32_t row)
+{
+    return l->listed.p ? l->listed.split[0].entry[row].label
+                       : view->labels[view->row ? view->row[row] : row];
+}
+
+/* Finds the rarest class (l->rare). Errors: LS_ENOMEM. */
+static int find_rare(ls_inspection *l, ls_error *err)
+{
+    ls_dataset_view view = {0};
+    const char *const *name = NULL;
+    if (l->split[0]) {
+        view = ls_dataset_resident(l->split[0]);
+        name = ls_dataset_describe(l->split[0])->class_name;
+    }
+    l->rare = -1;
+    if (l->classes < 2 || (!l->listed.p && !view.labels))
+        return LS_OK;
+    uint32_t *rows = ls_alloc_array(l->host, (size_t)l->classes, sizeof *rows);
+    if (!rows)
+        return ls_fail(err, LS_ENOMEM, "out of memory for the rows of %d classes", l->classes);
+    for (uint32_t i = 0; i < l->rows; i++)
+        rows[label_of(l, &view, i)]++;
+    int least = 0;
+    for (int k = 1; k < l->classes; k++)
+        least = rows[k] < rows[least] ? k : least;
+    l->rare_rows = rows[least];
+    l->rare_name = l->listed.p ? l->listed.classes.name[least] : name ? name[least] : NULL;
+    if (rows[least] > 0 && 5.0 * rows[least] * l->classes < 2.0 * l->rows)
+        l->rare = least;
+    ls_free(l->host, rows);
+    return LS_OK;
+}
+
 /* ---- entry points ---------------------------------------------------------------------------- */
 
 const char *ls_inspect_forms(const ls_inspection *l)
@@ -617,6 +655,8 @@ int ls_inspect(ls_inspection *l, ls_error *err)
         return status;
     l->known = l->kind->form == LS_DATA_PUBLIC;
     status = l->kind->form == LS_DATA_FOLDER ? look_at_folder(l, err) : look_at_rows(l, err);
+    if (status == LS_OK)
+        status = find_rare(l, err);
     l->validation = is_given(l, "validation") ? l->given.keys.validation : l->test_rows ? 0 : 0.2;
     return status;
 }

@@ -61,6 +61,12 @@ typedef struct ls_inspection {
     uint32_t rows, test_rows;
     double validation; /* fraction of the training rows that is held out; 0: none */
     int classes, targets, channels, height, width;
+    /* The class with the fewest rows, if these are much fewer than those of the other classes:
+     * fewer than 2/5 of rows / classes, which is a fifth of the rows of two classes. −1: there is
+     * no such class. */
+    int rare;
+    const char *rare_name; /* NULL: its name is its number */
+    uint32_t rare_rows;
     bool floats;
     double mean, deviation; /* statistics of a row's values; bytes are divided by 255 */
 } ls_inspection;

@@ -295,7 +295,7 @@ static int take_field(void *user, int i)
     unsigned form;
     const int column = r->column[i];
     const ls_prep_column *format = column >= 0 ? &r->format->prep->column[column] : NULL;
-    const bool number = format && !format->levels && format->decimal != ',' &&
+    const bool number = format && !format->levels && !format->date && format->decimal != ',' &&
                         ls_table_number(r->t, &r->raw[format->first], &form);
     if (number && isfinite((float)r->raw[format->first]))
         return LS_OK;

@@ -47,6 +47,21 @@ int ls_steps_of_file(uint64_t *steps, const char *path, const ls_host *host, ls_
     return status;
 }
 
+/* Says which inputs of the graph stand for a column of dates. */
+static void tell_dates(const ls_prep *prep, const ls_host *host)
+{
+    for (int i = 0; prep && i < prep->columns; i++) {
+        const ls_prep_column *c = &prep->column[i];
+        if (c->date)
+            ls_log(
+                host, LS_LOG_WARNING,
+                "column \"%.60s\": an ONNX graph cannot read dates, so it reads the numbers that "
+                "they become: %.60s … %.60s; the file's metadata, \"dates\", says how these are "
+                "computed",
+                c->name, c->part[0].name, c->part[c->parts - 1].name);
+    }
+}
+
 int ls_export_onnx(const char *path, const ls_network *model, const float *weights,
                    const ls_config *config, const ls_prep *prep, const ls_host *host, ls_error *err)
 {
@@ -67,6 +82,8 @@ int ls_export_onnx(const char *path, const ls_network *model, const float *weigh
     ls_c_locale locale = ls_c_locale_enter();
     status = ls_onnx_save(target, &d, host, err);
     ls_c_locale_leave(locale);
+    if (status == LS_OK)
+        tell_dates(prep, host);
     return status;
 }
 

@@ -142,10 +142,11 @@ static void scale_table(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x)
 {
     const int dim[2] = {1, p->features};
     bool numbers = false, scales = false, clips = false;
-    for (int i = 0; i < p->columns; i++) {
-        numbers |= p->column[i].levels == 0;
-        scales |= p->column[i].scaled;
-        clips |= p->column[i].clip > 0;
+    for (int i = 0; i < p->features; i++) {
+        const ls_prep_column *c = ls_prep_feature(p, i);
+        numbers |= c->levels == 0;
+        scales |= c->scaled;
+        clips |= c->clip > 0;
     }
     if (!numbers)
         return;
@@ -199,18 +200,42 @@ static void find_unknown(ls_onnx_file *f, const ls_onnx_tensor *x)
     ls_onnx_node_end(f, UNKNOWN);
 }
 
-/* Returns the name of the graph's input for a column. It is the column's name; if that is empty,
- * has a colon or is used for another tensor of the graph, it is "column:NUMBER". */
-static const char *input_name(char *text, size_t size, const ls_onnx_desc *d, int column)
+/* An input of the graph: a column, or a part of a column of dates, because a graph cannot read
+ * dates. It starts as {0}. */
+typedef struct graph_input {
+    const ls_prep_column *column, *whole; /* the column or part; the column that it is from */
+    int nth;                              /* number of the input, in names of tensors */
+    int next, part;                       /* column and part of the next input */
+} graph_input;
+
+/* Finds the next input. Returns false if there is none. */
+static bool next_input(const ls_prep *p, graph_input *in)
+{
+    if (in->next == p->columns)
+        return false;
+    const ls_prep_column *c = in->whole = &p->column[in->next];
+    in->column = c->parts ? &c->part[in->part] : c;
+    in->nth = c->parts ? p->columns + in->column->first : in->next;
+    if (++in->part >= c->parts) {
+        in->part = 0;
+        in->next++;
+    }
+    return true;
+}
+
+/* Returns the name of an input. It is the name of the column or part; if that is empty, has a colon
+ * or is used for another tensor of the graph, it is "column:NUMBER". */
+static const char *input_name(char *text, size_t size, const ls_onnx_desc *d, const graph_input *in)
 {
     const ls_network *m = d->model;
-    const char *name = d->prep->column[column].name;
-    bool taken = !name[0] || strchr(name, ':') || strcmp(name, LS_ONNX_LOGITS) == 0 ||
-                 strcmp(name, LS_ONNX_PROBABILITIES) == 0 ||
+    const char *name = in->column->name;
+    const bool is_part = in->column != in->whole;
+    bool taken = (is_part && ls_prep_find(d->prep, name) >= 0) || !name[0] || strchr(name, ':') ||
+                 strcmp(name, LS_ONNX_LOGITS) == 0 || strcmp(name, LS_ONNX_PROBABILITIES) == 0 ||
                  (d->loss && d->loss->counts && strcmp(name, LS_ONNX_COUNTS) == 0);
     for (int i = 0; !taken && i < m->params + m->stats; i++)
         taken = strcmp(name, m->tensor[i]->name) == 0;
-    snprintf(text, size, "column:%d", column);
+    snprintf(text, size, "column:%d", in->nth);
     return taken ? text : name;
 }
 
@@ -296,9 +321,10 @@ static void put_columns(ls_onnx_file *f, const ls_onnx_desc *d, ls_onnx_tensor *
     const bool wide = has_wide(p);
     const int one = 1;
     char text[48];
-    for (int i = 0; i < p->columns; i++) {
-        const char *name = input_name(text, sizeof text, d, i);
-        const ls_prep_column *c = &p->column[i];
+    for (graph_input in = {0}; next_input(p, &in);) {
+        const char *name = input_name(text, sizeof text, d, &in);
+        const ls_prep_column *c = in.column;
+        const int i = in.nth;
         char raw[48];
         ls_onnx_put_input(f, name,
                           c->levels ? LS_ONNX_STRING
@@ -312,14 +338,14 @@ static void put_columns(ls_onnx_file *f, const ls_onnx_desc *d, ls_onnx_tensor *
             widen(f, i, c->levels ? raw : name);
     }
     snprintf(x->name, sizeof x->name, INPUT ":raw");
-    for (int i = 0; i < p->columns; i++) {
-        const ls_prep_column *c = &p->column[i];
-        const char *name = input_name(text, sizeof text, d, i);
+    for (graph_input in = {0}; next_input(p, &in);) {
+        const ls_prep_column *c = in.column;
+        const char *name = input_name(text, sizeof text, d, &in);
         char raw[48];
-        snprintf(raw, sizeof raw, "column:%d:%s", i, wide ? "wide" : "raw");
+        snprintf(raw, sizeof raw, "column:%d:%s", in.nth, wide ? "wide" : "raw");
         if (wide ? !c->wide : c->levels > 0)
             name = raw;
-        if (i == 0)
+        if (c->first == 0)
             ls_onnx_node_begin(f, "Concat", x->name, name);
         else
             ls_onnx_node_input(f, name);
@@ -520,13 +546,15 @@ static void list_inputs(ls_json_writer *w, const ls_onnx_desc *d)
 {
     const int one = 1;
     char text[48];
-    for (int i = 0; i < d->prep->columns; i++) {
+    for (graph_input in = {0}; next_input(d->prep, &in);) {
         ls_json_open_object(w, NULL);
-        ls_json_put_string(w, "name", input_name(text, sizeof text, d, i));
-        const ls_prep_column *c = &d->prep->column[i];
+        ls_json_put_string(w, "name", input_name(text, sizeof text, d, &in));
+        const ls_prep_column *c = in.column;
         ls_json_put_string(w, "type", c->levels ? "string" : c->wide ? "float64" : "float32");
         tell_shape(w, &one, 1);
-        ls_json_put_string(w, "column", d->prep->column[i].name);
+        ls_json_put_string(w, "column", in.whole->name);
+        if (c != in.whole)
+            ls_json_put_string(w, "part", ls_date_part_names[c->is]);
         ls_json_close(w);
     }
 }
@@ -536,6 +564,7 @@ static void tell_input(ls_json_writer *w, const ls_onnx_desc *d)
     const ls_shape *in = &d->model->input;
     const int shape[3] = {in->c, in->h, in->w};
     const ls_prep *table = table_of(d);
+    char text[48];
     ls_json_open_object(w, NULL);
     ls_json_put_string(w, "name", INPUT);
     ls_json_put_string(w, "type",
@@ -545,8 +574,10 @@ static void tell_input(ls_json_writer *w, const ls_onnx_desc *d)
     tell_shape(w, shape, in->h * in->w == 1 ? 1 : 3);
     if (table && table->columns <= MOST_COLUMNS_TOLD) {
         ls_json_open_array(w, "columns");
-        for (int i = 0; i < table->columns; i++)
-            ls_json_put_string(w, NULL, table->column[i].name);
+        for (graph_input at = {0}; next_input(table, &at);)
+            ls_json_put_string(w, NULL,
+                               at.column == at.whole ? at.column->name
+                                                     : input_name(text, sizeof text, d, &at));
         ls_json_close(w);
     }
     ls_json_close(w);
@@ -594,6 +625,21 @@ static const char *say_input(const ls_onnx_desc *d)
                  "std are in the graph";
 }
 
+/* The meaning of the parts of dates (prep/date.h) in words. */
+#define SAY_DATES                                                                                   \
+    "a date is given by its parts: COLUMN_year; COLUMN_month, 1 to 12; COLUMN_weekday, 0 (Monday) " \
+    "to 6; COLUMN_hour, with the minutes as a fraction; COLUMN_days since the day `since` of "      \
+    "`preparation`, which is counted from 1970-01-01; NaN if it is missing"
+
+static bool has_dates(const ls_onnx_desc *d)
+{
+    const ls_prep *table = table_of(d);
+    for (int i = 0; table && i < table->columns; i++)
+        if (table->column[i].date)
+            return true;
+    return false;
+}
+
 /* Describes the outputs in words. A description of quantiles is written to `out`. */
 static const char *say_output(char out[256], const ls_loss *loss, const ls_vector_loss *v)
 {
@@ -627,6 +673,8 @@ void ls_onnx_put_metadata(ls_buffer *out, ls_onnx_file *f, const ls_onnx_desc *d
         tell_input(&w, d);
     ls_json_close(&w);
     put_json(out, f, "inputs", &w);
+    if (has_dates(d))
+        ls_onnx_put_entry(out, f, "dates", SAY_DATES);
     ls_onnx_put_entry(out, f, "output", say_output(text, d->loss, &d->vector_loss));
     put_numbers(out, f, "size", &w, size, 3);
     put_numbers(out, f, "mean", &w, d->normalisation.mean, in->c);

@@ -454,9 +454,9 @@ bool ls_field_is_missing(const char *text, size_t n)
  * Infinite numbers count as missing. */
 bool ls_field_is_missing_number(const char *text, size_t n)
 {
-    static const char *const word[] = {"-",    "--",      ".",        "None",    "none",
-                                       "NONE", "na",      "inf",      "Inf",     "INF",
-                                       "nil",  "missing", "infinity", "Infinity"};
+    static const char *const word[] = {"-",    "--",      ".",        "None",     "none",
+                                       "NONE", "na",      "inf",      "Inf",      "INF",
+                                       "nil",  "missing", "infinity", "Infinity", "NaT"};
     text = trim(text, &n);
     if (n == 0 || is_digit(*text))
         return false;

@@ -30,19 +30,25 @@ int ls_prep_create(ls_prep **out, ls_prep_kind kind, const ls_host *host, ls_err
     return LS_OK;
 }
 
+static void free_column(ls_prep_column *c, const ls_host *host)
+{
+    for (int k = 0; c->level && k < c->levels; k++)
+        ls_free(host, c->level[k]);
+    for (int k = 0; k < c->parts; k++)
+        ls_free(host, c->part[k].name);
+    ls_free(host, c->part);
+    ls_free(host, c->level);
+    ls_free(host, c->sorted);
+    ls_free(host, c->name);
+}
+
 void ls_prep_free(ls_prep *p)
 {
     if (!p)
         return;
     const ls_host *host = p->host;
-    for (int i = 0; i < p->columns; i++) {
-        ls_prep_column *c = &p->column[i];
-        for (int k = 0; c->level && k < c->levels; k++)
-            ls_free(host, c->level[k]);
-        ls_free(host, c->level);
-        ls_free(host, c->sorted);
-        ls_free(host, c->name);
-    }
+    for (int i = 0; i < p->columns; i++)
+        free_column(&p->column[i], host);
     ls_free(host, p->column);
     ls_free(host, p->sorted);
     ls_free(host, p->target);
@@ -120,6 +126,42 @@ int ls_prep_add(ls_prep *p, const char *name, const char *const *level, int leve
                                                                               : no_memory(err);
 }
 
+/* Returns the name of a part of the column `column`. The caller frees it. */
+static char *name_of_part(const char *column, ls_date_part part, const ls_host *host)
+{
+    const size_t size = strlen(column) + 16;
+    char *name = ls_alloc(host, size);
+    if (name)
+        snprintf(name, size, "%s_%s", column, ls_date_part_names[part]);
+    return name;
+}
+
+int ls_prep_add_dates(ls_prep *p, const char *name, ls_date_form form, double since,
+                      const ls_date_part *part, int parts, ls_error *err)
+{
+    int status = ls_prep_add(p, name, NULL, 0, err);
+    if (status)
+        return status;
+    ls_prep_column *c = &p->column[p->columns - 1];
+    c->date = form;
+    c->since = since;
+    c->part = ls_alloc_array(p->host, (size_t)parts, sizeof *c->part);
+    if (!c->part)
+        return no_memory(err);
+    for (; c->parts < parts; c->parts++) {
+        char *own = name_of_part(c->name, part[c->parts], p->host);
+        if (!own)
+            return no_memory(err);
+        c->part[c->parts] = (ls_prep_column){.name = own, .deviation = 1, .is = part[c->parts]};
+    }
+    return LS_OK;
+}
+
+int ls_prep_width(const ls_prep_column *c)
+{
+    return c->levels ? c->levels : c->parts ? c->parts : 1;
+}
+
 static int by_text(const void *a, const void *b)
 {
     return strcmp(((const ls_prep_name *)a)->text, ((const ls_prep_name *)b)->text);
@@ -172,7 +214,9 @@ int ls_prep_finish(ls_prep *p, ls_error *err)
                            c->name, twice);
         p->sorted[i] = (ls_prep_name){c->name, i};
         c->first = (int)at;
-        at += c->levels ? c->levels : 1;
+        for (int k = 0; k < c->parts; k++)
+            c->part[k].first = c->first + k;
+        at += ls_prep_width(c);
         if (at > LS_PREP_FEATURES)
             return ls_fail(err, LS_EDATA, "expected columns of at most %d numbers",
                            LS_PREP_FEATURES);
@@ -381,13 +425,34 @@ static int put_number(const ls_prep *p, const ls_prep_column *c, const char *tex
     return take_unknown(p, false, found);
 }
 
+/* Writes the parts of the date in `text` to a row. */
+static int put_date(const ls_prep *p, const ls_prep_column *c, const char *text, double number,
+                    double *row, const char *prefix, ls_prep_found *found, ls_error *err)
+{
+    static const char *const expected[LS_DATE_FORMS] = {
+        [LS_DATE_YMD] = "a date such as 2024-12-31",
+        [LS_DATE_DMY] = "a date such as 31.12.2024 or 2024-12-31",
+        [LS_DATE_MDY] = "a date such as 12/31/2024 or 2024-12-31",
+        [LS_DATE_TIME] = "a time such as 08:15"};
+    char shown[64];
+    double moment = 0;
+    const bool known = text && ls_date_read(text, strlen(text), c->date, &moment);
+    /* DBL_MAX: a number that is unknown */
+    for (int k = 0; k < c->parts; k++)
+        row[c->first + k] =
+            known ? ls_date_part_of(c->part[k].is, moment, c->since) : (double)DBL_MAX;
+    if (known)
+        return LS_OK;
+    snprintf(shown, sizeof shown, "the number %g", number);
+    fail_value(c, prefix, expected[c->date], text ? text : shown, err);
+    return text ? take_unknown(p, false, found) : LS_EDATA;
+}
+
 static int put_missing(const ls_prep *p, const ls_prep_column *c, const char *text, double *row,
                        const char *prefix, ls_prep_found *found, ls_error *err)
 {
-    if (c->levels)
-        memset(row + c->first, 0, (size_t)c->levels * sizeof *row);
-    else
-        row[c->first] = NAN;
+    for (int k = 0; k < ls_prep_width(c); k++)
+        row[c->first + k] = c->levels ? 0 : (double)NAN;
     if (c->allows_missing)
         return LS_OK;
     fail_value(c, prefix, "a value, as the model has learnt from rows that all had one",
@@ -404,6 +469,8 @@ int ls_prep_put(const ls_prep *p, int column, const char *text, double number, d
     const bool missing = text ? is_missing(c, text) : c->levels ? isnan(number) : !isfinite(number);
     if (missing)
         return put_missing(p, c, text, row, prefix, found, err);
+    if (c->date)
+        return put_date(p, c, text, number, row, prefix, found, err);
     return c->levels ? put_level(p, c, text, number, row, prefix, found, err)
                      : put_number(p, c, text, number, row, prefix, found, err);
 }
@@ -431,12 +498,11 @@ static int ready_level(const ls_prep *p, const ls_prep_column *c, const void *ra
     return take_unknown(p, true, found);
 }
 
-static int ready_column(const ls_prep *p, const ls_prep_column *c, const void *raw, bool wide,
+/* Converts the number of a column, or of a part of one. */
+static int ready_number(const ls_prep *p, const ls_prep_column *c, const void *raw, bool wide,
                         float *ready, ls_prep_found *found, ls_error *err)
 {
     char shown[32];
-    if (c->levels)
-        return ready_level(p, c, raw, wide, ready, found, err);
     const double v = raw_number(raw, wide, (size_t)c->first);
     if (ls_prep_number(c, v, &ready[c->first]))
         return LS_OK;
@@ -447,6 +513,19 @@ static int ready_column(const ls_prep *p, const ls_prep_column *c, const void *r
                                : "a value, as the model has learnt from rows that all had one",
                    shown, err);
     return take_unknown(p, false, found);
+}
+
+static int ready_column(const ls_prep *p, const ls_prep_column *c, const void *raw, bool wide,
+                        float *ready, ls_prep_found *found, ls_error *err)
+{
+    int status = LS_OK;
+    if (c->levels)
+        return ready_level(p, c, raw, wide, ready, found, err);
+    if (!c->date)
+        return ready_number(p, c, raw, wide, ready, found, err);
+    for (int k = 0; status == LS_OK && k < c->parts; k++)
+        status = ready_number(p, &c->part[k], raw, wide, ready, found, err);
+    return status;
 }
 
 bool ls_prep_value(const ls_prep *p, double raw, size_t i, size_t count, float *ready)
@@ -508,7 +587,8 @@ const ls_prep_column *ls_prep_feature(const ls_prep *p, int i)
         else
             hi = middle - 1;
     }
-    return &p->column[lo];
+    const ls_prep_column *c = &p->column[lo];
+    return c->parts ? &c->part[i - c->first] : c;
 }
 
 /* ---- targets --------------------------------------------------------------------------------- */

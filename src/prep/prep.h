@@ -9,7 +9,11 @@
  *          "decimal": ","},
  *         {"name": "time", "type": "f64", "mean": 1764364143000, "deviation": 17320.5},
  *         {"name": "island", "levels": ["Biscoe", "Dream"], "missing": 0},
- *         {"name": "zip", "levels": ["01234", "10001"], "compare": "codes"}], "unknown": "zeros"}
+ *         {"name": "zip", "levels": ["01234", "10001"], "compare": "codes"},
+ *         {"name": "day", "date": "dmy", "since": 14975, "parts": [
+ *             {"part": "month", "mean": 6.5, "deviation": 3.4, "clip": 10},
+ *             {"part": "days", "mean": 364.5, "deviation": 210.4, "clip": 10}]}],
+ *      "unknown": "zeros"}
  *     {"version": 2, "rows": "images", "fit": "cover"}
  *     {"version": 2, "rows": "array", "type": "f32", "divisor": 1, "layout": "channels_last",
  *      "missing": 0}
@@ -22,6 +26,11 @@
  * enough (LS_PREP_CLOSE). The numbers of such a column are doubles until they are scaled; those of
  * other columns are rounded to floats first. `target_type` says the same of the targets.
  *
+ * A column of dates is taken apart into numbers (prep/date.h), its `parts`: those that differ among
+ * the training rows. `date` says how its dates are written, and `since` is the day of the earliest
+ * training date, from which days are counted. A description with such a column has version 3, any
+ * other has version 2.
+ *
  * If the description has `target_mean` and `target_deviation`, the network has learnt the scaled
  * target (target − mean) / deviation. They are numbers, or lists with a number for each target of a
  * row. The network's outputs, and the mean errors of these outputs, are converted back to the unit
@@ -29,8 +38,9 @@
  *
  * A row of a table consists of the floats of its columns, in order. A column of numbers has one
  * float. A column of texts has one float for each of its *levels*, the different texts that the
- * column has in the training table: 1 for the level of the row, 0 for the others. A *raw* row has
- * the numbers as they are in the user's file. A number that is NaN, inf or −inf is missing. A
+ * column has in the training table: 1 for the level of the row, 0 for the others. A column of dates
+ * has one float for each of its parts. A *raw* row has the numbers as they are in the user's file,
+ * and the parts of dates. A number that is NaN, inf or −inf is missing. A
  * *ready* row has the numbers that the network reads: missing numbers are replaced, and numbers are
  * scaled.
  *
@@ -39,13 +49,15 @@
  * - a text that is no level of its column
  * - a missing number or text in a column in which every row of the training table had a value
  * - a number that a float does not hold, before or after it is scaled
+ * - a text in a column of dates that is no date, such as 2023-02-29, or is written in another form
  *
  * A value of an array is unknown if it is NaN and has no replacement, if it is infinite, or if a
  * float does not hold it, before or after it is scaled.
  *
  * `unknown` says what becomes of a row with such a value. In a raw row, NaN in the floats of a
- * column of texts stands for an unknown text, and a number that no float holds for itself. So a
- * caller who prepares a row in one call and predicts it in another has no more to pass on.
+ * column of texts stands for an unknown text, and a number that no float holds for itself or for an
+ * unknown date. So a caller who prepares a row in one call and predicts it in another has no more
+ * to pass on.
  *
  * Rows of images and of arrays have as many numbers as the model's input. Missing numbers are
  * replaced. If the description of an array has `mean` and `deviation`, lists with a number for each
@@ -56,6 +68,7 @@
 #ifndef PREP_PREP_H
 #define PREP_PREP_H
 
+#include "prep/date.h"
 #include "prep/level.h"
 #include "prep/number.h"
 #include "json/json.h"
@@ -100,10 +113,12 @@ typedef struct ls_prep_name {
     int index; /* index of the column in ls_prep.column, or of the level in its column */
 } ls_prep_name;
 
-/* Preparation of a column of a table. */
-typedef struct ls_prep_column {
+typedef struct ls_prep_column ls_prep_column;
+
+/* Preparation of a column of a table, or of a part of a column of dates. */
+struct ls_prep_column {
     char *name;
-    int levels;           /* 0: a column of numbers */
+    int levels;           /* 0: a column of numbers or of dates */
     char **level;         /* [levels] the texts, in the order of their floats in a row */
     ls_prep_name *sorted; /* [levels] the levels, sorted by text */
     ls_level_rule rule;   /* how the levels are compared */
@@ -117,7 +132,14 @@ typedef struct ls_prep_column {
     double mean, deviation; /* 0 and 1 if not scaled */
     double clip;            /* scaled numbers are limited to −clip … clip; 0: no limit */
     char decimal;           /* decimal separator in the training table: '.' or ','; 0: not known */
-} ls_prep_column;
+    ls_date_form date;      /* form of its dates; LS_DATE_NONE: it is no column of dates */
+    double since;           /* day from which its days are counted, in days since 1970-01-01 */
+    /* [parts] the numbers of a column of dates, each with its own scale. The name of a part is that
+     * of the column, "_" and that of the part. NULL if `parts` is 0. */
+    ls_prep_column *part;
+    int parts;
+    ls_date_part is; /* of a part: which one it is */
+};
 
 /* Description of a preparation. */
 typedef struct ls_prep {
@@ -167,6 +189,11 @@ void ls_prep_free(ls_prep *prep); /* NULL is allowed */
  * becomes U+FFFD, as in the texts of an opened table. Errors: LS_ENOMEM. */
 int ls_prep_add(ls_prep *prep, const char *name, const char *const *level, int levels,
                 ls_error *err);
+/* Adds a column of dates of the form `form`, whose days are counted from the day `since`, with the
+ * parts `part` [parts]. The caller may afterwards set the fields of the column and of its parts for
+ * scaling and for missing values. Errors: LS_ENOMEM. */
+int ls_prep_add_dates(ls_prep *prep, const char *name, ls_date_form form, double since,
+                      const ls_date_part *part, int parts, ls_error *err);
 /* Finishes a description after its last column was added: sorts the names, and computes the index
  * of each column's first float in a row. Errors: LS_EDATA (two columns with one name, two equal
  * levels, too many floats), LS_ENOMEM. */
@@ -210,8 +237,10 @@ int ls_prep_find(const ls_prep *prep, const char *name);
  * as older versions could write. */
 int ls_prep_level(const ls_prep_column *column, const char *text);
 
-/* Converts a raw number of a column to the number that the network reads. A `raw` that is NaN or
- * infinite is missing. Returns false if the number is unknown. */
+/* Returns the number of floats that a column has in a row. */
+int ls_prep_width(const ls_prep_column *column);
+/* Converts a raw number of a column, or of a part of one, to the number that the network reads. A
+ * `raw` that is NaN or infinite is missing. Returns false if the number is unknown. */
 bool ls_prep_number(const ls_prep_column *column, double raw, float *ready);
 
 /* Writes the value of a column to the column's numbers in the raw row `row`. The value is `text`,
@@ -237,7 +266,8 @@ int ls_prep_ready(const ls_prep *prep, const void *raw, bool wide, float *ready,
  * scaled. */
 bool ls_prep_value(const ls_prep *prep, double raw, size_t i, size_t count, float *ready);
 
-/* Returns the column to which float `i` of a row of a table belongs. */
+/* Returns the column to which float `i` of a row of a table belongs, or, of a column of dates, its
+ * part. */
 const ls_prep_column *ls_prep_feature(const ls_prep *prep, int i);
 
 /* Returns the divisor of a scale. A deviation of 0 is that of equal rows. */

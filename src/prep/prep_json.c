@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { VERSION = 2, OLDEST_VERSION = 1 };
+/* A description with dates has VERSION; any other has the one before, which older programs read. */
+enum { VERSION = 3, VERSION_WITHOUT_DATES = 2, OLDEST_VERSION = 1 };
 
 static const char *const kinds[] = {"array", "table", "images", NULL};
 /* how a picture is fitted to the model's input: scaled until it covers the input, as "cover" in
@@ -26,10 +27,36 @@ static const char *const layouts[] = {"channels_first", "channels_last", NULL};
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void write_column(ls_json_writer *w, const ls_prep_column *c)
+/* Writes the scale of numbers and the replacement for missing ones. */
+static void write_scale(ls_json_writer *w, const ls_prep_column *c)
 {
-    ls_json_open_object(w, NULL);
-    ls_json_put_string(w, "name", c->name);
+    if (c->scaled) {
+        ls_json_put_double(w, "mean", c->mean);
+        ls_json_put_double(w, "deviation", c->deviation);
+        if (c->clip > 0)
+            ls_json_put_double(w, "clip", c->clip);
+    }
+    if (c->allows_missing)
+        ls_json_put_double(w, "missing", c->missing);
+}
+
+static void write_dates(ls_json_writer *w, const ls_prep_column *c)
+{
+    ls_json_put_string(w, "date", ls_date_form_names[c->date]);
+    ls_json_put_double(w, "since", c->since);
+    ls_json_open_array(w, "parts");
+    for (int k = 0; k < c->parts; k++) {
+        ls_json_open_object(w, NULL);
+        ls_json_put_string(w, "part", ls_date_part_names[c->part[k].is]);
+        write_scale(w, &c->part[k]);
+        ls_json_close(w);
+    }
+    ls_json_close(w);
+}
+
+/* Writes the keys of a column of numbers or texts. */
+static void write_values(ls_json_writer *w, const ls_prep_column *c)
+{
     if (c->levels) {
         ls_json_open_array(w, "levels");
         for (int k = 0; k < c->levels; k++)
@@ -40,16 +67,19 @@ static void write_column(ls_json_writer *w, const ls_prep_column *c)
         ls_json_put_string(w, "compare", rules[c->rule]);
     if (c->wide)
         ls_json_put_string(w, "type", widths[1]);
-    if (c->scaled) {
-        ls_json_put_double(w, "mean", c->mean);
-        ls_json_put_double(w, "deviation", c->deviation);
-        if (c->clip > 0)
-            ls_json_put_double(w, "clip", c->clip);
-    }
-    if (c->allows_missing)
-        ls_json_put_double(w, "missing", c->missing);
+    write_scale(w, c);
     if (c->decimal)
         ls_json_put_string(w, "decimal", c->decimal == ',' ? "," : ".");
+}
+
+static void write_column(ls_json_writer *w, const ls_prep_column *c)
+{
+    ls_json_open_object(w, NULL);
+    ls_json_put_string(w, "name", c->name);
+    if (c->date)
+        write_dates(w, c);
+    else
+        write_values(w, c);
     ls_json_close(w);
 }
 
@@ -106,10 +136,10 @@ static void write_array(ls_json_writer *w, const ls_prep *p)
 size_t ls_prep_values(const ls_prep *p)
 {
     /* At most 18 values are not replacements, scales or parts of columns. A column has at most 9
-     * values besides its levels. */
+     * values besides its levels or the parts of its dates, each of which has at most 6. */
     size_t values = 18 + (size_t)p->fills + 2 * (size_t)(p->targets + p->scales);
     for (int i = 0; i < p->columns; i++)
-        values += 9 + (size_t)p->column[i].levels;
+        values += 9 + (size_t)p->column[i].levels + 6 * (size_t)p->column[i].parts;
     return values;
 }
 
@@ -122,10 +152,18 @@ static void write_numbers(ls_json_writer *w, const char *key, const double *valu
         ls_json_put_double(w, key, value[0]);
 }
 
+static bool has_dates(const ls_prep *p)
+{
+    for (int i = 0; i < p->columns; i++)
+        if (p->column[i].date)
+            return true;
+    return false;
+}
+
 void ls_prep_write(ls_json_writer *w, const char *key, const ls_prep *p)
 {
     ls_json_open_object(w, key);
-    ls_json_put_int(w, "version", VERSION);
+    ls_json_put_int(w, "version", has_dates(p) ? VERSION : VERSION_WITHOUT_DATES);
     ls_json_put_string(w, "rows", kinds[p->kind]);
     write_numbers(w, "target_mean", p->target_mean, p->targets);
     write_numbers(w, "target_deviation", p->target_deviation, p->targets);
@@ -226,6 +264,64 @@ static void read_numbers(ls_fields *f, ls_prep_column *c)
                        "expected \"levels\" without \"mean\" and \"type\", and with \"missing\" 0");
 }
 
+/* Reads a part of a column of dates. */
+static int read_part(const reader *r, const cJSON *node, ls_prep_column *part)
+{
+    ls_fields f;
+    int is = 0;
+    ls_fields_begin(&f, r->doc, node, "a part", r->err);
+    ls_field_choice(&f, "part", ls_date_part_names, NULL, &is);
+    part->is = (ls_date_part)is;
+    read_numbers(&f, part);
+    if (part->wide || part->decimal)
+        ls_fields_fail(&f, NULL, "expected a part of a date without \"type\" and \"decimal\"");
+    return ls_fields_end(&f);
+}
+
+/* Reads the keys "date", "since" and "parts" of the column `name`, and adds it. */
+static int read_dates(const reader *r, ls_fields *f, const char *name)
+{
+    static const double epoch = 0;
+    ls_prep_column read[LS_DATE_PARTS] = {0};
+    ls_date_part is[LS_DATE_PARTS];
+    const cJSON *list = ls_field_any(f, "parts"), *item;
+    const int parts = cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 0;
+    double since = 0;
+    int form = 0, n = 0, status = LS_OK;
+    ls_field_choice(f, "date", ls_date_form_names, NULL, &form);
+    ls_field_double(f, "since", -1e7, 1e7, &epoch, &since);
+    if (form == LS_DATE_NONE || parts < 1 || parts > LS_DATE_PARTS)
+        ls_fields_fail(f, NULL, "expected \"date\" other than \"none\", and 1 to %d \"parts\"",
+                       LS_DATE_PARTS);
+    if (f->status)
+        return f->status;
+    cJSON_ArrayForEach(item, list)
+    {
+        status = status ? status : read_part(r, item, &read[n]);
+        is[n] = read[n].is;
+        n++;
+    }
+    if (status == LS_OK)
+        status = ls_prep_add_dates(r->prep, name, (ls_date_form)form, since, is, parts, r->err);
+    for (int k = 0; status == LS_OK && k < parts; k++) {
+        ls_prep_column *part = &r->prep->column[r->prep->columns - 1].part[k];
+        read[k].name = part->name;
+        *part = read[k];
+        if (part->allows_missing != read[0].allows_missing)
+            ls_fields_fail(f, list, "expected \"missing\" in all parts, or in none");
+    }
+    if (status == LS_OK)
+        r->prep->column[r->prep->columns - 1].allows_missing = read[0].allows_missing;
+    return status;
+}
+
+/* Reads a column of dates, all keys of which but the name have not been read yet. */
+static int read_date_column(const reader *r, ls_fields *f, const char *name)
+{
+    int status = read_dates(r, f, name);
+    return status && status != f->status ? status : ls_fields_end(f);
+}
+
 static int read_column(const reader *r, const cJSON *node)
 {
     ls_fields f;
@@ -233,6 +329,8 @@ static int read_column(const reader *r, const cJSON *node)
     int levels = 0;
     ls_fields_begin(&f, r->doc, node, "a column", r->err);
     ls_field_text(&f, "name", NULL, &name);
+    if (f.status == LS_OK && name && cJSON_GetObjectItemCaseSensitive(node, "date"))
+        return read_date_column(r, &f, name);
     const cJSON *list = ls_field_any(&f, "levels");
     int status = f.status;
     if (status == LS_OK && list)

@@ -21,6 +21,7 @@
 #include "train/run_files.h"
 #include "train/run_records.h"
 #include "train/saving.h"
+#include "train/taken_over.h"
 
 #include <lockstep/split.h>
 #include <lockstep/sys/trainer.h>
@@ -354,6 +355,8 @@ static int load_weights(ls_trainer *t, ls_error *err)
     int status = t->config.init_partial
                      ? ls_safetensors_load_fitting(canonical, path, t->model, t->host, &cause)
                      : ls_safetensors_load(canonical, path, t->model, "", t->host, &cause);
+    if (status == LS_OK)
+        ls_warn_of_other_names(path, ls_dataset_describe(t->data[LS_TRAIN]), t->host);
     return status ? ls_config_fail(err, &t->config, "init.weights", status, "%s", cause.text)
                   : LS_OK;
 }

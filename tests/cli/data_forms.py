@@ -1,6 +1,7 @@
 """Writes data files in the forms that users have, and runs the program with them. It is used by scripts
 whose first argument is the program. Needs only Python.
 """
+import datetime
 import gzip
 import os
 import struct
@@ -77,6 +78,14 @@ def columns(path):
         archive.writestr("target.npy", npy("<i8", (ROWS,), struct.pack(f"<{ROWS}q", *(i * 11 % 59 // 20 % 2 * 2 - 1 for i in range(ROWS)))))
 
 
+def dates():
+    """Writes the same moments in four forms."""
+    moments = [datetime.datetime(2021, 1, 1) + datetime.timedelta(hours=i * 997 % 9000) for i in range(ROWS)]
+    for name, form in (("iso", "%Y-%m-%dT%H:%M:%SZ"), ("dmy", "%d.%m.%Y %H:%M"), ("mdy", "%m/%d/%Y %I:%M %p"), ("plain", "%Y/%m/%d %H:%M")):
+        lines = "".join(f"{'' if i == 5 else f'{m:{form}}'},{i * 7 % 11},{'uv'[m.weekday() > 3]}\n" for i, m in enumerate(moments))
+        Path(f"dates_{name}.csv").write_text("when,a,y\n" + lines)
+
+
 def photos(folder):
     for i in range(ROWS // 2):
         where = folder / ("even", "odd")[i % 2] / "deeper"
@@ -97,4 +106,5 @@ def make():
     codes = "".join(f"{(1001, 10001, 1002)[i % 3]:05},{i * 7 % 11},{'uv'[i % 3 == 0]}\n" for i in range(ROWS))
     Path("codes.csv").write_text("zip,a,y\n" + codes)
     Path("letters.csv").write_text("zip,a,y\n" + codes.replace("01001", "l").replace("10001", "n").replace("01002", "m"))
+    dates()
     photos(Path("photos"))

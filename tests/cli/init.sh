@@ -45,6 +45,65 @@ expect_code 0
 cmp -s stdout.txt houses.json || fail 'the same config on stdout'
 grep -q '^houses.csv: a table' stderr.txt || fail 'what was seen on stderr'
 
+# Weights that are taken over from a table with other levels and classes.
+awk 'BEGIN { print "town,a,y"; for (i = 0; i < 60; i++) printf "%s,%d,%s\n", substr("abc", i % 3 + 1, 1), i % 7, i % 2 ? "yes" : "no" }' >old.csv
+sed 's/^c,/d,/; s/yes$/ja/; s/no$/nein/' old.csv >other.csv
+run init old.csv --to old.json
+expect_code 0
+run old.json --quiet --set devices=ref:1 --set run_dir=old --set epochs=2
+expect_code 0
+run old.json --quiet --set devices=ref:1 --set run_dir=null --set epochs=1 --set init.weights=old/weights.safetensors
+expect_code 0
+if grep -q 'init.weights' stderr.txt; then fail 'warned of the same names'; fi
+run old.json --quiet --set devices=ref:1 --set run_dir=null --set epochs=1 --set init.weights=old/weights.safetensors \
+    --set data.path=other.csv
+expect_code 0
+grep -q 'init.weights: old/weights.safetensors: .* level 3 of column "town" is "c" there and "d" here; the weights of 1 column or level' \
+    stderr.txt || fail "$(cat stderr.txt)"
+grep -q 'init.weights: .* class 1 is "no" there and "ja" here, and so on; the weights of 2 classes' stderr.txt || fail "$(cat stderr.txt)"
+
+# A class of less than a fifth of the rows.
+awk 'BEGIN { print "a,b,rare"; for (i = 0; i < 100; i++) printf "%d,%d,%s\n", i * 37 % 101, i * 7 % 13, i % 6 ? "no" : "yes" }' >rare.csv
+run init rare.csv
+expect_code 0
+grep -q 'only 17 of 100 rows are of class yes; .*: --set class_weights=balanced$' stderr.txt || fail "$(cat stderr.txt)"
+run init rare.csv --set class_weights=balanced --to rare.json
+expect_code 0
+expect_config rare.json '"class_weights": "balanced"'
+if grep -q 'rows are of class' stdout.txt; then fail 'proposed although it is set'; fi
+awk 'BEGIN { print "a,b,even"; for (i = 0; i < 100; i++) printf "%d,%d,%s\n", i * 37 % 101, i * 7 % 13, i % 5 ? "no" : "yes" }' >even.csv
+run init even.csv
+expect_code 0
+if grep -q 'rows are of class' stderr.txt; then fail 'a fifth is not rare'; fi
+
+# Dates become numbers, unless they can be read in two ways; years that go up evenly stay.
+awk 'BEGIN { print "when,either,some,year,y"
+    for (i = 0; i < 60; i++)
+        printf "%02d.%02d.%d,%02d/%02d/2020,%s,%d,%d\n", i % 28 + 1, i % 12 + 1, 2000 + i % 7, i % 9 + 1, i % 7 + 1,
+            i == 9 ? "2020-02-30" : "2020-02-2" i % 10, 1950 + i, i * i % 101
+    }' >dates.csv
+run init dates.csv --target y --to dates.json
+expect_code 0
+expect_stdout '^  when  *dates  *- .* year, month, weekday, days$'
+expect_stdout '^  either is left out (data.drop): it has dates that can be read in two ways'
+expect_stdout '^  some is left out (data.drop): it has dates, but also texts that are no dates, or dates that do not exist'
+expect_stdout '^  year  *number '
+expect_config dates.json '"drop": "either,some"'
+grep -q 'column "when" has dates, with the day first, as .* shows; they become numbers: year, month, weekday, days, counted from' stderr.txt ||
+    fail "expected the form of the dates in: $(cat stderr.txt)"
+run dates.json --quiet --set devices=ref:1 --set run_dir=dates --set epochs=2
+expect_code 0
+printf 'when,year\n31.12.2005,1990\n2005-12-31,1990\n31.02.2005,1990\n' >new_dates.csv
+run predict dates new_dates.csv --devices ref:1
+expect_code 65
+[ "$(sed -n 's/^row 0: \([^;]*\);.*/\1/p' stdout.txt)" = "$(sed -n 's/^row 1: \([^;]*\);.*/\1/p' stdout.txt)" ] ||
+    fail "one date in two forms: $(cat stdout.txt)"
+expect_stdout '^row 2: no prediction: new_dates.csv:4: column "when": expected a date such as 31.12.2024'
+run export dates --to dates.onnx
+expect_code 0
+expect_stderr_line 'trainer: warning: column "when": an ONNX graph cannot read dates, .*: when_year … when_days; .*'
+grep -q 'when_weekday' dates.onnx || fail 'the parts of a date are inputs of the graph'
+
 run houses.json --quiet --set devices=ref:1 --set run_dir=houses --set epochs=60
 expect_code 0
 r2=$(sed -n 's/.* r2: \([-0-9.]*\),.*/\1/p' stdout.txt)

@@ -73,7 +73,7 @@ def tables():
     # The reason for which a column is left out is printed. A column without a name is left out without a key.
     Path("odd.csv").write_text(",day,cost,long,a,y\n" + "".join(
         f"{i},2024-01-{i % 28 + 1:02},${i},{'x' * 5000},{i * 7 % 11},{'uv'[i % 2]}\n" for i in range(ROWS)))
-    look("columns that are left out", "odd.csv", data={"drop": "day,cost,long"}, said="such as a date\n")
+    look("columns that are left out", "odd.csv", data={"drop": "cost,long"}, said="weekday, days\n")
     for text in ("cost is left out (data.drop): it has texts that are neither", "such as an amount of money\n",
                  "such as a long text\n", "  (no name) "):
         look("columns that are left out", "odd.csv", data={}, said=text, trains=False)

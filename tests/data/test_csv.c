@@ -736,6 +736,94 @@ static void test_tables_are_read_as_new_rows_are(void **state)
     }
 }
 
+/* Only parts that differ among the training rows become numbers. */
+static void dates_become_numbers(void **state)
+{
+    static const struct {
+        const char *text, *test;
+        int features;
+        float row[2][4];
+    } cases[] = {
+        {"d,kind\n2024-01-30,x\n2024-02-06,y\n", "d,kind\n2024-02-07,y\n", 2, {{1, 0}, {2, 7}}},
+        {"d,kind\n30.01.2024,x\n06.02.2024,y\n", "d,kind\n2024-02-07,y\n", 2, {{1, 0}, {2, 7}}},
+        {"d,kind\n06/02/2024,x\n30/01/2024,y\n", "d,kind\n07/02/2024,y\n", 2, {{2, 7}, {1, 0}}},
+        {"d,kind\n02/06/2024,x\n01/30/2024,y\n", "d,kind\n02/07/2024,y\n", 2, {{2, 7}, {1, 0}}},
+        {"d,kind\n2024-01-30 06:00,x\n2024-01-30T18:30:00Z,y\n",
+         NULL,
+         2,
+         {{6, 0.25f}, {18.5f, 18.5f / 24}}},
+        {"d,kind\n6:00,x\n18:30,y\n", NULL, 1, {{6}, {18.5f}}},
+        {"d,kind\n2023-01-30,x\n2024-01-31,y\n", NULL, 3, {{2023, 0, 0}, {2024, 2, 366}}},
+        {"d,a,kind\n2024-01-30,5,x\n2024-01-30,6,y\n", NULL, 2, {{0, 5}, {0, 6}}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ls_dataset *split[2];
+        opens(*state, cases[i].text, cases[i].test, kind_target, split);
+        for (uint32_t row = 0; row < 2; row++)
+            row_is(split[0], row, cases[i].features, cases[i].row[row]);
+        if (cases[i].test)
+            row_is(split[1], 0, 2, (float[]){2, 8});
+        close_both(split);
+    }
+}
+
+/* Missing dates become the mean, whatever the word; a key that names the column makes the dates
+ * texts. */
+static void dates_are_scaled_and_filled_by_the_training_rows(void **state)
+{
+    static const char table[] = "d,kind\nNone,x\n2024-01-01,x\n,y\n2024-01-15,y\nNaT,y\n";
+    ls_dataset *split[2];
+    ls_data_keys keys = kind_target;
+    keys.missing = LS_MISSING_MEAN;
+    keys.standardize = 1;
+    opens(*state, table, NULL, keys, split);
+    row_is(split[0], 0, 1, (float[]){0});
+    row_is(split[0], 1, 1, (float[]){-1});
+    row_is(split[0], 2, 1, (float[]){0});
+    row_is(split[0], 3, 1, (float[]){1});
+    row_is(split[0], 4, 1, (float[]){0});
+    close_both(split);
+    keys.categorical.text = "d";
+    opens(*state, "d,kind\n2024-01-01,x\n2024-01-15,y\n", NULL, keys, split);
+    row_is(split[0], 0, 2, (float[]){1, 0});
+    close_both(split);
+}
+
+static void dates_that_cannot_be_told_are_refused(void **state)
+{
+    static const char *const cases[][2] = {
+        {"d,kind\n03/04/2024,x\n05/06/2024,y\n", "t.csv: column \"d\": expected dates that can be "
+                                                 "read in one way, found \"03/04/2024\""},
+        {"d,kind\n03.04.2024,x\n05.06.2024,y\n", "that can be read in one way"},
+        {"d,kind\n31/12/2024,x\n12/31/2024,y\n",
+         "t.csv:3: column \"d\": expected a date that exists, "
+         "like \"31/12/2024\" before"},
+        {"d,kind\n2024-01-31,x\n2023-02-29,y\n",
+         "t.csv:3: column \"d\": expected a date that exists"},
+        {"d,kind\n2024-01-31,x\nsoon,y\n", "t.csv:3: column \"d\": expected a date that exists"},
+        {"d,kind\n08:15,x\n2024-01-31,y\n",
+         "t.csv:3: column \"d\": expected a time like \"08:15\""},
+        {"d,kind\n1/2/24,x\n3/4/24,y\n", "but this is a date"},
+        {"d,kind\n2024-01-31,x\n,y\n", "t.csv:3: column \"d\": expected a value"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        refuses(*state, cases[i][0], kind_target, LS_EDATA, cases[i][1]);
+}
+
+static void years_do_not_count_the_rows(void **state)
+{
+    char years[400] = "year,id,kind\n";
+    ls_dataset *split[2];
+    for (int i = 0; i < 12; i++)
+        snprintf(years + strlen(years), sizeof years - strlen(years), "%d,%d,%c\n", 1970 + i,
+                 i + 3000, "xy"[i % 2]);
+    opens(*state, years, NULL, kind_target, split);
+    const ls_column_summary *column = ls_dataset_describe(split[0])->column;
+    assert_false(column[0].counts);
+    assert_true(column[1].counts);
+    close_both(split);
+}
+
 LS_TESTS(data_csv, "integration no-tsan")
 {
     const struct CMUnitTest tests[] = {
@@ -763,6 +851,10 @@ LS_TESTS(data_csv, "integration no-tsan")
         IN_SCRATCH(eight_times_the_columns_take_eight_times_as_long),
         IN_SCRATCH(test_tables_have_the_columns_and_classes_of_the_training_table),
         IN_SCRATCH(test_tables_are_read_as_new_rows_are),
+        IN_SCRATCH(dates_become_numbers),
+        IN_SCRATCH(dates_are_scaled_and_filled_by_the_training_rows),
+        IN_SCRATCH(dates_that_cannot_be_told_are_refused),
+        IN_SCRATCH(years_do_not_count_the_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

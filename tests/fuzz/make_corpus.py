@@ -657,6 +657,10 @@ prepared = {
         {"name": "b", "levels": ["9", "x"], "missing": 0}, {"name": "c"}]},
     "commas": {"version": 1, "rows": "table", "target": "y", "target_decimal": ",", "encoding": "latin-1", "columns": [
         {"name": "a", "decimal": ","}, {"name": "b", "levels": ["9", "x"]}, {"name": "c", "decimal": "."}]},
+    "dates": {"version": 3, "rows": "table", "columns": [
+        {"name": "a", "date": "dmy", "since": 19723, "parts": [
+            {"part": "year", "mean": 2021, "deviation": 1.5, "clip": 2, "missing": 2021}, {"part": "days", "missing": 300}]},
+        {"name": "b", "levels": ["9", "x"], "missing": 0}]},
     "images": {"version": 1, "rows": "images", "fit": "cover"},
     "floats": {"version": 1, "rows": "array", "type": "f32", "divisor": 1, "missing": [1, 2, 3, 4]},
     "fewer": {"version": 1, "rows": "array", "type": "f32", "divisor": 1, "missing": [1, 2, 3]},

@@ -528,7 +528,7 @@ static void files_that_say_something_else_are_refused(void **state)
 {
     (void)state;
 #define COLUMNS(text) "{\"version\":1,\"rows\":\"table\",\"columns\":[" text "]}"
-    refuses("{\"version\":3,\"rows\":\"images\"}", 4, false, "card:1:12: ");
+    refuses("{\"version\":4,\"rows\":\"images\"}", 4, false, "card:1:12: ");
     refuses("{\"rows\":\"images\"}", 4, false, "\"version\" is missing");
     refuses("{\"version\":1,\"rows\":\"rows\"}", 4, false, "rows");
     refuses("{\"version\":1,\"rows\":\"images\",\"fit\":\"squash\"}", 4, false, "fit");
@@ -557,6 +557,124 @@ static void files_that_say_something_else_are_refused(void **state)
     refuses(COLUMNS("{\"name\":\"a\",\"levels\":[\"x\"],\"missing\":2}"), 1, true, "levels");
     refuses(COLUMNS("{\"name\":\"a\",\"width\":2}"), 1, true, "width");
     refuses(COLUMNS("7"), 1, true, "object");
+}
+
+static const char dates[] =
+    "{\"version\":3,\"rows\":\"table\",\"columns\":["
+    "{\"name\":\"a\"},{\"name\":\"day\",\"date\":\"dmy\",\"since\":19723,\"parts\":["
+    "{\"part\":\"month\",\"mean\":6,\"deviation\":2,\"clip\":2%s},"
+    "{\"part\":\"days\",\"mean\":10,\"deviation\":5%s}]},{\"name\":\"b\"}]%s}";
+
+static ls_prep *reads_dates(const char *first, const char *second, const char *more)
+{
+    char text[600];
+    snprintf(text, sizeof text, dates, first, second, more);
+    return reads(text, 4, true);
+}
+
+static void dates_become_the_numbers_of_their_parts(void **state)
+{
+    static const char *const text[] = {"11.01.2024 12:00", "2024-01-11T12:00", " 11/01/2024 12:00"};
+    (void)state;
+    ls_prep *p = reads_dates("", "", "");
+    ls_error err;
+    double row[4] = {1, 0, 0, 2};
+    float ready[4];
+    assert_int_equal(p->column[2].first, 3);
+    assert_string_equal(ls_prep_feature(p, 2)->name, "day_days");
+    for (int i = 0; i < 3; i++) {
+        row[1] = row[2] = -1;
+        assert_int_equal(put(p, 1, text[i], 0, row, "", &err), LS_OK);
+        assert_true(row[1] == 1 && row[2] == 10.5);
+        assert_int_equal(make_ready(p, row, true, ready, 4, &err), LS_OK);
+        const float want[] = {1, -2, 0.1f, 2};
+        assert_memory_equal(ready, want, sizeof want);
+    }
+    /* only a text is a date, and a number is an error as it is where a text is one of numbers */
+    assert_int_equal(put(p, 1, NULL, 3, row, "", &err), LS_EDATA);
+    assert_non_null(strstr(err.text, "\"day\": expected a date such as 31.12.2024 or 2024-12-31, "
+                                     "found \"the number 3\""));
+    ls_prep_free(p);
+}
+
+static void missing_and_impossible_dates_are_judged_as_numbers_are(void **state)
+{
+    static const char *const impossible[] = {"30.02.2024", "12/31/2024", "0000-00-00", "soon"};
+    static const char *const missing[] = {"", "NA", "NaT", NULL};
+    (void)state;
+    ls_error err;
+    double row[4] = {1, 0, 0, 2};
+    float ready[4];
+    for (int rule = 0; rule < 2; rule++) {
+        ls_prep *p = reads_dates("", "", rule ? ",\"unknown\":\"error\"" : "");
+        for (int i = 0; i < 4; i++) {
+            assert_int_equal(put(p, 1, impossible[i], 0, row, "t:2: ", &err), LS_EDATA);
+            assert_non_null(strstr(err.text, "t:2: column \"day\": expected a date such as"));
+            assert_int_equal(make_ready(p, row, true, ready, 4, &err), LS_EDATA);
+            assert_int_equal(put(p, 1, missing[i], NAN, row, "", &err), LS_EDATA);
+            assert_int_equal(make_ready(p, row, true, ready, 4, &err), LS_EDATA);
+        }
+        ls_prep_free(p);
+    }
+    ls_prep *p = reads_dates(",\"missing\":4", ",\"missing\":15", "");
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(put(p, 1, missing[i], NAN, row, "", &err), LS_OK);
+        assert_int_equal(make_ready(p, row, true, ready, 4, &err), LS_OK);
+        const float want[] = {1, -1, 1, 2};
+        assert_memory_equal(ready, want, sizeof want);
+    }
+    assert_int_equal(put(p, 1, "30.02.2024", 0, row, "", &err), LS_EDATA);
+    ls_prep_free(p);
+}
+
+/* Programs that know no dates refuse such a description by its version, and read any other. */
+static void dates_have_a_version_of_their_own(void **state)
+{
+    (void)state;
+    static const char plain[] = "{\"version\":2,\"rows\":\"table\",\"columns\":[{\"name\":\"a\"}]}";
+    ls_prep *p[2] = {reads(plain, 1, true), reads_dates(",\"missing\":4", ",\"missing\":15", "")};
+    for (int i = 0; i < 2; i++) {
+        ls_json_writer w;
+        ls_json_writer_init(&w, 0, NULL);
+        ls_json_open_object(&w, NULL);
+        ls_prep_write(&w, "p", p[i]);
+        ls_json_close(&w);
+        const char *text = ls_json_writer_text(&w, NULL, NULL);
+        char want[600];
+        snprintf(want, sizeof want, dates, ",\"missing\":4", ",\"missing\":15", "");
+        char whole[700];
+        snprintf(whole, sizeof whole, "{\"p\":%s}", i ? want : plain);
+        assert_string_equal(text, whole);
+        ls_json_writer_fini(&w);
+        ls_prep_free(p[i]);
+    }
+}
+
+static void dates_that_do_not_fit_are_refused(void **state)
+{
+    static const struct {
+        const char *column, *says;
+    } cases[] = {
+        {"\"date\":\"none\",\"parts\":[{\"part\":\"days\"}]", "expected \"date\" other than"},
+        {"\"date\":\"ymd\",\"parts\":[]", "1 to 5 \"parts\""},
+        {"\"date\":\"ymd\"", "1 to 5 \"parts\""},
+        {"\"date\":\"ymd\",\"parts\":[{\"part\":\"age\"}]", "\"age\""},
+        {"\"date\":\"ymd\",\"parts\":[{}]", "part"},
+        {"\"date\":\"ymd\",\"parts\":[7]", "part"},
+        {"\"date\":\"ymd\",\"parts\":[{\"part\":\"days\",\"type\":\"f64\"}]", "without \"type\""},
+        {"\"date\":\"ymd\",\"parts\":[{\"part\":\"days\"}],\"levels\":[\"a\"]", "levels"},
+        {"\"date\":\"ymd\",\"parts\":[{\"part\":\"days\",\"missing\":1},{\"part\":\"year\"}]",
+         "in all parts, or in none"},
+        {"\"date\":\"ymd\",\"parts\":[{\"part\":\"days\"},{\"part\":\"year\"}]", "2 floats"},
+    };
+    char text[400];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(text, sizeof text,
+                 "{\"version\":3,\"rows\":\"table\",\"columns\":[{\"name\":\"a\",%s}]}",
+                 cases[i].column);
+        refuses(text, 1, true, cases[i].says);
+    }
 }
 
 /* The description of a table in files of earlier versions. */
@@ -603,6 +721,10 @@ LS_TESTS(prep_description, "unit")
         cmocka_unit_test(holes_of_arrays_are_filled),
         cmocka_unit_test(a_number_that_no_float_holds_is_unknown_in_an_array),
         cmocka_unit_test(outputs_are_given_back_in_the_targets_unit),
+        cmocka_unit_test(dates_become_the_numbers_of_their_parts),
+        cmocka_unit_test(missing_and_impossible_dates_are_judged_as_numbers_are),
+        cmocka_unit_test(dates_have_a_version_of_their_own),
+        cmocka_unit_test(dates_that_do_not_fit_are_refused),
         cmocka_unit_test(features_of_older_files_are_read),
         cmocka_unit_test(files_that_say_something_else_are_refused),
     };

@@ -2,6 +2,7 @@
 repository.
 """
 import base64
+import datetime
 import importlib.metadata
 import json
 import os
@@ -311,6 +312,27 @@ def test_numbers_alone_need_no_text_and_what_no_row_missed_has_no_outputs(tmp_pa
         for hole in ({"a": [3.0], "b": [float("nan")]}, {"a": ["3"], "b": [""]}):
             with pytest.raises(lockstep.Error, match='column "b"'):
                 model.predict(hole)
+
+
+def test_dates_are_texts_or_datetimes(tmp_path):
+    days = [datetime.datetime(2021, 1, 1) + datetime.timedelta(hours=997 * i % 9000) for i in range(24)]
+    text = "when,at,a,answer\n" + "".join(
+        f"{d:%d.%m.%Y %H:%M},{i % 24}:30,{i % 3},{'no' if d.weekday() > 3 else 'yes'}\n" for i, d in enumerate(days))
+    with table_model(tmp_path, text, missing="mean") as model:
+        (tmp_path / "new.csv").write_text("when,at,a\n05.03.2021 08:15,10:30,1\n,10:30,1\n")
+        want = model.predict(tmp_path / "new.csv")
+        moment = datetime.datetime(2021, 3, 5, 8, 15)
+        zone = datetime.timezone(datetime.timedelta(hours=2))
+        for value in (moment, np.datetime64(moment), moment.isoformat(), "05.03.2021 08:15",
+                      moment.replace(hour=10, tzinfo=zone)):
+            found = model.predict({"when": [value, None], "at": [datetime.time(10, 30), "10:30"], "a": [1, 1]})
+            assert (found == want).all(), repr(value)
+        for none in (float("nan"), np.datetime64("NaT"), "NaT", ""):
+            assert (model.predict({"when": [none], "at": ["10:30"], "a": [1]}) == want[1]).all(), repr(none)
+        for unknown in ("31.02.2021", "03/25/2021", "soon"):
+            assert np.isnan(model.predict({"when": [unknown], "at": ["10:30"], "a": [1]})).all()
+        with pytest.raises(lockstep.Error, match='column "when": expected a date such as 31.12.2024 or 2024-12-31'):
+            model.predict({"when": [2021.0], "at": ["10:30"], "a": [1]})
 
 
 def test_whole_numbers_are_texts_with_all_their_digits(tmp_path):

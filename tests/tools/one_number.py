@@ -6,12 +6,13 @@
 On each dataset the program trains briefly. The file of weights is copied to another directory, and
 the training data, the run and the cache are deleted. Then the program, a C program, the Python
 package and ONNX Runtime predict the same new rows, as they are in the user's file: all must agree
-with the first to 1e-5 (of 1, and of the largest). --drawn: four datasets that need no package but
+with the first to 1e-5 (of 1, and of the largest). --drawn: five datasets that need no package but
 NumPy; without ONNX Runtime that column is left out. 77: a package is missing. TRAINER and
 ONE_NUMBER are programs, LIBRARY is the shared library.
 """
 import argparse
 import csv
+import datetime
 import json
 import os
 import shutil
@@ -122,6 +123,29 @@ def drawn_table(folder, new):
         rows.append(["" if draw.random() < 0.05 else place, str(year), "NA" if draw.random() < 0.05 else f"{size:.2f}",
                      label])
     return table(["place", "year", "size", "answer"], rows, {"missing": "mean"}, dense(8, 2), folder, new)
+
+
+def drawn_dates(folder, new):
+    """Dates with the day first, with holes, and times."""
+    draw = np.random.default_rng(7)
+    rows = []
+    for _ in range(200):
+        day = datetime.datetime(2021, 1, 1) + datetime.timedelta(hours=int(draw.integers(20000)))
+        place, hour = draw.choice(["north", "south"]), int(draw.integers(24))
+        label = "open" if day.weekday() < 5 and hour > 8 else "closed"
+        rows.append(["" if draw.random() < 0.05 else f"{day:%d.%m.%Y %H:%M}", f"{hour:02}:30", place, label])
+    return table(["when", "at", "place", "answer"], rows, {"missing": "mean"}, dense(8, 2), folder, new)
+
+
+def part_of(text, part, column):
+    """A number that a date becomes, computed without the library."""
+    if text == "":
+        return float("nan")
+    moment = datetime.datetime.strptime(text, "%H:%M" if column["date"] == "time" else "%d.%m.%Y %H:%M")
+    since = datetime.datetime(1970, 1, 1) + datetime.timedelta(days=column["since"])
+    hour = moment.hour + moment.minute / 60
+    return {"year": moment.year, "month": moment.month, "weekday": moment.weekday(), "hour": hour,
+            "days": (moment - since).total_seconds() / 86400}[part]
 
 
 def drawn_bits(folder, new):
@@ -252,11 +276,16 @@ def by_onnx(env, folder, rows, card):
 
         def number(text):
             return float("nan") if text in ("", "NA") else float(text)
+        columns = {c["name"]: c for c in card["preparation"]["columns"]}
+
+        def value(row, given):
+            text = row[given["column"]]
+            return part_of(text, given["part"], columns[given["column"]]) if "part" in given else number(text)
         if len(told) == 1:
             feed = {"x": np.array([[number(row[c]) for c in told[0]["columns"]] for row in table], np.float32)}
         else:
             feed = {i["name"]: np.array([[row[i["column"]]] for row in table], object) if i["type"] == "string" else
-                    np.array([[number(row[i["column"]])] for row in table], np.float32) for i in told}
+                    np.array([[value(row, i)] for row in table], np.float32) for i in told}
     else:
         x = env.whole
         feed = {"x": x.reshape(-1, *told[0]["shape"][1:])}
@@ -304,8 +333,8 @@ def main():
     parser.add_argument("--only", help="names of sets, with commas")
     env = parser.parse_args()
     env.trainer, env.program = env.trainer.resolve(), env.program.resolve()
-    sets = {"table": drawn_table, "bits": drawn_bits, "quantiles": drawn_quantiles, "counts": drawn_counts} if env.drawn \
-        else real()
+    sets = {"table": drawn_table, "dates": drawn_dates, "bits": drawn_bits, "quantiles": drawn_quantiles,
+            "counts": drawn_counts} if env.drawn else real()
     try:
         import onnxruntime  # noqa: F401
         env.onnx = True

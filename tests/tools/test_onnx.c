@@ -350,6 +350,46 @@ static void tables_of_numbers_go_in_as_they_are_in_the_file(void **state)
     ls_prep_free(table);
 }
 
+/* A graph cannot read dates: the numbers that they become are its inputs. */
+static void dates_go_in_as_the_numbers_of_their_parts(void **state)
+{
+    static const ls_date_part part[] = {LS_PART_MONTH, LS_PART_DAYS};
+    static const char *const level[] = {"north", "south"};
+    char text[900];
+    ls_error err;
+    (void)state;
+    for (int texts = 0; texts < 2; texts++) {
+        ls_prep *table;
+        must(ls_prep_create(&table, LS_PREP_TABLE, NULL, &err), &err);
+        must(ls_prep_add_dates(table, "when", LS_DATE_DMY, 19723, part, 2, &err), &err);
+        must(ls_prep_add(table, "when_days", NULL, 0, &err), &err);
+        if (texts)
+            must(ls_prep_add(table, "place", level, 2, &err), &err);
+        table->column[0].part[0].scaled = true;
+        table->column[0].part[0].mean = 6;
+        must(ls_prep_finish(table, &err), &err);
+        written w = write_table(table);
+        metadata(text, sizeof text, &w, "inputs");
+        assert_string_equal(
+            text, texts ? "[{\"name\":\"when_month\",\"type\":\"float32\",\"shape\":[\"batch\",1],"
+                          "\"column\":\"when\",\"part\":\"month\"},"
+                          "{\"name\":\"column:4\",\"type\":\"float32\",\"shape\":[\"batch\",1],"
+                          "\"column\":\"when\",\"part\":\"days\"},"
+                          "{\"name\":\"when_days\",\"type\":\"float32\",\"shape\":[\"batch\",1],"
+                          "\"column\":\"when_days\"},"
+                          "{\"name\":\"place\",\"type\":\"string\",\"shape\":[\"batch\",1],"
+                          "\"column\":\"place\"}]"
+                        : "[{\"name\":\"x\",\"type\":\"float32\",\"shape\":[\"batch\",3],"
+                          "\"columns\":[\"when_month\",\"column:3\",\"when_days\"]}]");
+        assert_non_null(
+            strstr(metadata(text, sizeof text, &w, "dates"), "COLUMN_weekday, 0 (Monday)"));
+        ops_of(text, sizeof text, w.graph);
+        assert_non_null(strstr(text, "IsNaN IsInf Or Where Sub Div"));
+        drop(&w);
+        ls_prep_free(table);
+    }
+}
+
 static void texts_go_in_as_strings_by_the_names_of_their_columns(void **state)
 {
     static const char *const wanted[] = {"size", "column:1", "column:2", "place"};
@@ -425,6 +465,7 @@ LS_TESTS(onnx, "unit")
         cmocka_unit_test(the_metadata_say_what_goes_in),
         cmocka_unit_test(the_metadata_say_what_comes_out),
         cmocka_unit_test(tables_of_numbers_go_in_as_they_are_in_the_file),
+        cmocka_unit_test(dates_go_in_as_the_numbers_of_their_parts),
         cmocka_unit_test(texts_go_in_as_strings_by_the_names_of_their_columns),
         cmocka_unit_test(lack_of_memory_at_any_point_is_reported_and_nothing_leaks),
     };

@@ -296,7 +296,7 @@ class Model(_l.Handle):
 
     def _table(self):
         """The columns that a model of a table reads, each a dict: "name" and, for a column of texts, "levels" (the
-        texts)."""
+        texts), or, for one of dates, "date" and "parts"."""
         return self._once("table", self._look_table)
 
     def _look_table(self):

@@ -109,8 +109,8 @@ def rows(handle, named, table):
             raise ValueError(f"column \"{name}\": expected {n} values, as the first column has, found {length}")
     if n == 0:
         raise ValueError("x: expected at least one row")
-    width = sum(len(c.get("levels", " ")) for c in table)
-    plain = [None if "levels" in c else _numbers_of(values[c["name"]]) for c in table]
+    width = sum(len(c.get("levels") or c.get("parts") or " ") for c in table)
+    plain = [None if "levels" in c or "date" in c else _numbers_of(values[c["name"]]) for c in table]
     if all(p is not None for p in plain):
         return _np.ascontiguousarray(_np.stack(plain, axis=1))
     out = _np.empty((n, width), _np.float64)
