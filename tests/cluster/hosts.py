@@ -254,7 +254,7 @@ class Test:
         if self.mpich:
             return (f"{self.mpich} -n {count} -ppn 1 -hosts {hosts} -launcher rsh -launcher-exec {self.scratch}/agent "
                     "-bind-to none -disable-auto-cleanup -genv UCX_TLS tcp,self -genv UCX_NET_DEVICES e0")
-        return ("mpirun --allow-run-as-root -N 1 --bind-to none "  # see docs/hosts-details.md
+        return ("mpirun --allow-run-as-root -N 1 --bind-to none "  # see docs/clusters.md
                 f"--enable-recovery -H {hosts} "
                 f"--mca plm_rsh_agent {self.scratch}/agent --mca btl tcp,self --mca btl_tcp_if_include e0 "
                 f"--mca oob_tcp_if_include e0 --mca orte_tmpdir_base {self.scratch}")

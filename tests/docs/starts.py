@@ -2,6 +2,7 @@
 """Runs the four short starts of README.md as they are printed, in a folder that looks like a clone after ./dev run.
 
     starts.py ROOT TRAINER BUILD FOLDER
+    starts.py --installed ROOT FOLDER     with the program and the library that the system has
 
 Each ```sh block of the section "Four short starts" is one script. Only the TCP port is replaced, by one that is free.
 Where the data set is not installed (skipped: 77), nothing runs.
@@ -38,12 +39,33 @@ def clone(folder, root, trainer, build):
     (folder / "build" / "release").symlink_to(build)
 
 
+def installed(folder, root):
+    """Such a folder, whose program and prefix are those of the system."""
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "build" / "prefix").mkdir(parents=True)
+    (folder / "trainer").symlink_to(shutil.which("trainer"))
+    (folder / "examples").symlink_to(root / "examples")
+    (folder / "build" / "prefix" / "include").symlink_to("/usr/include")
+    where = subprocess.run(["cc", "-print-file-name=liblockstep.so"], capture_output=True, text=True, check=True)
+    (folder / "build" / "prefix" / "lib").symlink_to(pathlib.Path(where.stdout.strip()).parent)
+
+
+def without_installation(script):
+    """The script without the line that installs the build."""
+    return re.sub(r"(?m)^cmake --install build/release --prefix build/prefix\n", "", script)
+
+
 def hashes(text):
     return re.findall(r"(?m)^([0-9a-f]{64})  runs/", text)
 
 
 def main():
-    root, trainer, build, folder = (pathlib.Path(word).resolve() for word in sys.argv[1:])
+    on_system = sys.argv[1] == "--installed"
+    if on_system:
+        root, folder = (pathlib.Path(word).resolve() for word in sys.argv[2:])
+        trainer = build = None
+    else:
+        root, trainer, build, folder = (pathlib.Path(word).resolve() for word in sys.argv[1:])
     places = [os.environ.get("LOCKSTEP_DATA", ""), "/usr/share/datasets"]
     if not any((pathlib.Path(place) / DATA).exists() or (pathlib.Path(place) / "train-images-idx3-ubyte.gz").exists()
                for place in places if place):
@@ -52,13 +74,19 @@ def main():
     if not shutil.which("cc"):
         print("skipped: there is no C compiler called cc")
         return 77
-    clone(folder, root, trainer, build)
+    if on_system:
+        installed(folder, root)
+    else:
+        clone(folder, root, trainer, build)
     found, failed, port = [], 0, str(free_port())
     # The build's own list of what it installed last stays as it was.
-    lists = {path: path.read_bytes() for path in build.glob("install_manifest*.txt")}
+    manifests = "install_manifest*.txt"
+    lists = {} if on_system else {path: path.read_bytes() for path in build.glob(manifests)}
     try:
         blocks = scripts(root / "README.md")
         for number, script in enumerate(blocks, 1):
+            if on_system:
+                script = without_installation(script)
             done = subprocess.run(["sh", "-e"], input=script.replace("7070", port), cwd=folder, capture_output=True,
                                   text=True, timeout=200, check=False)
             print(f"start {number}: exit status {done.returncode}\n{done.stdout}", flush=True)
@@ -67,7 +95,7 @@ def main():
                 print(done.stderr)
             found += hashes(done.stdout)
     finally:
-        for path in build.glob("install_manifest*.txt"):
+        for path in () if on_system else build.glob(manifests):
             path.unlink()
         for path, text in lists.items():
             path.write_bytes(text)

@@ -17,5 +17,6 @@ LC_ALL=C comm -12 "$work/declared" "$work/defined" | LC_ALL=C comm -23 - "$work/
 [ -s "$work/hidden" ] || exit 0
 echo "declared in a public header and not exported:"
 sed 's/^/  /' "$work/hidden"
-echo "put the declarations between '#pragma GCC visibility push(default)' and 'pop', as in pool.h"
+echo "list them in src/package/exports, and put the declarations between"
+echo "'#pragma GCC visibility push(default)' and 'pop', as in pool.h"
 exit 1
