@@ -368,6 +368,7 @@ static int check_source(const ls_trainer *t, ls_error *err)
  * members. */
 static int open_weights(ls_trainer *t, ls_error *err)
 {
+    t->agreement.chained = t->config.receipt;
     int status = t->dir.resumed ? ls_go_on_from(t, t->dir.resumed, err) : LS_OK;
     if (status || t->dir.resumed || !ls_members_first(t))
         return status ? status : ls_members_share_start(t, err);
