@@ -2,6 +2,7 @@
 #include "checkpoint/chain.h"
 
 #include "base/error.h"
+#include "base/host.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -58,6 +59,85 @@ int ls_state_sha256(uint8_t out[LS_SHA256_BYTES], const ls_hashed *s, ls_error *
     }
     ls_sha256_final(&hash, out);
     return LS_OK;
+}
+
+/* ---- rows ----------------------------------------------------------------------------------- */
+
+static int hash_form(ls_sha256 *hash, const ls_dataset_info *info, const ls_host *host,
+                     ls_error *err)
+{
+    static const char domain[] = "lockstep rows 1\n";
+    const int shape[] = {info->channels, info->height, info->width};
+    ls_json_writer w;
+    size_t length;
+    ls_json_writer_init(&w, 0, host);
+    ls_json_open_object(&w, NULL);
+    ls_json_put_uint(&w, "rows", info->rows);
+    ls_json_open_array(&w, "shape");
+    for (int i = 0; i < 3; i++)
+        ls_json_put_int(&w, NULL, shape[i]);
+    ls_json_close(&w);
+    ls_json_put_string(&w, "type", info->row_type == LS_ROW_U8 ? "u8" : "f32");
+    ls_json_put_int(&w, "targets", info->targets);
+    ls_json_put_int(&w, "classes", info->classes);
+    ls_json_put_bool(&w, "weighted", info->weighted);
+    ls_json_close(&w);
+    const char *text = ls_json_writer_text(&w, &length, err);
+    ls_sha256_update(hash, domain, sizeof domain - 1);
+    if (text) {
+        ls_sha256_update(hash, text, length);
+        ls_sha256_update(hash, "\n", 1);
+    }
+    ls_json_writer_fini(&w);
+    return text ? LS_OK : LS_ENOMEM;
+}
+
+static void hash_class(ls_sha256 *hash, int32_t class)
+{
+    uint8_t bytes[4];
+    for (int i = 0; i < 4; i++)
+        bytes[i] = (uint8_t)((uint32_t) class >> 8 * i);
+    ls_sha256_update(hash, bytes, sizeof bytes);
+}
+
+/* Hashes row number `row`. `values` and `target`: memory for one row and its target. */
+static int hash_row(ls_sha256 *hash, const ls_dataset *rows, uint32_t row, void *values,
+                    void *target, ls_error *err)
+{
+    const ls_dataset_info *info = ls_dataset_describe(rows);
+    const size_t bytes = ls_dataset_image_bytes(rows);
+    int status = ls_dataset_read(rows, &row, 1, values, target, err);
+    if (status)
+        return status;
+    if (info->row_type == LS_ROW_U8)
+        ls_sha256_update(hash, values, bytes);
+    else
+        ls_floats_hash(hash, values, bytes / sizeof(float));
+    if (info->targets > 0)
+        ls_floats_hash(hash, target, (size_t)info->targets);
+    else
+        hash_class(hash, *(const int32_t *)target);
+    const ls_dataset_view view = ls_dataset_resident(rows);
+    if (view.weights)
+        ls_floats_hash(hash, view.weights + (view.row ? view.row[row] : row), 1);
+    return LS_OK;
+}
+
+int ls_rows_sha256(uint8_t out[LS_SHA256_BYTES], const ls_dataset *rows, const ls_host *host,
+                   ls_error *err)
+{
+    const size_t values = ls_dataset_image_bytes(rows), target = ls_dataset_target_bytes(rows);
+    void *memory[] = {ls_alloc(host, values + 1), ls_alloc(host, target + 1)};
+    ls_sha256 hash;
+    ls_sha256_init(&hash);
+    int status = memory[0] && memory[1] ? hash_form(&hash, ls_dataset_describe(rows), host, err)
+                                        : ls_fail(err, LS_ENOMEM, "out of memory for a row");
+    for (uint32_t i = 0; i < ls_dataset_rows(rows) && status == LS_OK; i++)
+        status = hash_row(&hash, rows, i, memory[0], memory[1], err);
+    ls_sha256_final(&hash, out);
+    ls_free(host, memory[0]);
+    ls_free(host, memory[1]);
+    return status;
 }
 
 /* ---- positions ------------------------------------------------------------------------------ */
@@ -122,6 +202,7 @@ void ls_chain_link(uint8_t out[LS_SHA256_BYTES], const ls_chain *chain, uint32_t
     ls_sha256 hash;
     ls_sha256_init(&hash);
     ls_sha256_update(&hash, domain, sizeof domain - 1);
+    ls_sha256_update(&hash, chain->first, LS_SHA256_BYTES);
     ls_sha256_final(&hash, out);
     for (uint32_t i = 0; i < count; i++) {
         at = ls_chain_next(at, batch_size);

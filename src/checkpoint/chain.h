@@ -26,7 +26,8 @@
  * more steps hashes less than (1 + S) / (100 · (6 + 2S)) < 0.5 % of the bytes that the steps move,
  * even if a minibatch has one row.
  *
- * LINKS. Link number 0 is the SHA-256 of "lockstep chain 1\n". Link number n is the SHA-256 of link
+ * LINKS. Link number 0 is the SHA-256 of "lockstep chain 1\n" and the hash of the first weights
+ * (ls_weights_sha256, as 32 bytes). Link number n is the SHA-256 of link
  * n − 1, the position as 8 little-endian bytes, and the state hash. So the last link fixes all
  * entries before it. */
 #ifndef CHECKPOINT_CHAIN_H
@@ -63,6 +64,14 @@ uint64_t ls_chain_next(uint64_t steps, uint32_t batch_size);
 bool ls_chain_has(uint64_t steps, uint32_t batch_size);
 /* Returns the number of positions up to `steps` steps, inclusive. */
 uint32_t ls_chain_count(uint64_t steps, uint32_t batch_size);
+
+/* Computes the SHA-256 of the rows of a dataset as they are decoded: of "lockstep rows 1\n"; of a
+ * JSON object without spaces and "\n", {"rows":…,"shape":[channels,height,width],"type":"u8" or
+ * "f32","targets":…,"classes":…,"weighted":…}; and then for each row, in order, of its values, its
+ * target (a class as an int32_t, or floats) and, if rows have weights, its weight as a float.
+ * Numbers are little-endian. Errors: those of ls_dataset_read, LS_ENOMEM. Any thread. */
+int ls_rows_sha256(uint8_t out[LS_SHA256_BYTES], const ls_dataset *rows, const ls_host *host,
+                   ls_error *err);
 
 /* Appends an entry to `chain`. The caller has made sure that it is the next position's. */
 void ls_chain_add(ls_chain *chain, const uint8_t state[LS_SHA256_BYTES]);

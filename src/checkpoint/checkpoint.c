@@ -183,14 +183,20 @@ static void write_metrics(ls_json_writer *w, const ls_sink_mark *mark)
     ls_json_close(w);
 }
 
-static void write_chain(ls_json_writer *w, const ls_chain *chain, uint32_t count)
+static void write_hash(ls_json_writer *w, const uint8_t hash[LS_SHA256_BYTES])
 {
     char hex[LS_SHA256_HEX];
+    ls_sha256_hex(hex, hash);
+    ls_json_put_string(w, NULL, hex);
+}
+
+/* Writes the hash of the first weights, and then the entries. */
+static void write_chain(ls_json_writer *w, const ls_chain *chain, uint32_t count)
+{
     ls_json_open_array(w, "chain");
-    for (uint32_t i = 0; i < count; i++) {
-        ls_sha256_hex(hex, chain->state[i]);
-        ls_json_put_string(w, NULL, hex);
-    }
+    write_hash(w, chain->first);
+    for (uint32_t i = 0; i < count; i++)
+        write_hash(w, chain->state[i]);
     ls_json_close(w);
 }
 
@@ -355,17 +361,18 @@ static int read_all(ls_state *out, const ls_json *doc, ls_error *err)
 int ls_chain_read(ls_chain *out, const ls_json *doc, const ls_state *state, ls_error *err)
 {
     const cJSON *list = state->entries;
-    out->count = 0;
-    if (list && !cJSON_IsArray(list))
-        return ls_json_fail_value(err, doc, list, LS_EDATA, "chain: expected an array […]");
-    for (const cJSON *e = list ? list->child : NULL; e; e = e->next) {
-        if (out->count == LS_CHAIN_MOST || !cJSON_IsString(e) ||
-            !ls_sha256_from_hex(out->state[out->count], e->valuestring))
+    int hashes = 0;
+    if (!cJSON_IsArray(list) || !list->child)
+        return ls_json_fail_value(err, doc, list, LS_EDATA, "chain: expected an array of hashes");
+    for (const cJSON *e = list->child; e; e = e->next) {
+        if (hashes > LS_CHAIN_MOST || !cJSON_IsString(e) ||
+            !ls_sha256_from_hex(hashes == 0 ? out->first : out->state[hashes - 1], e->valuestring))
             return ls_json_fail_value(err, doc, e, LS_EDATA,
                                       "chain: expected at most %d SHA-256 of 64 hexadecimal digits",
-                                      LS_CHAIN_MOST);
-        out->count++;
+                                      LS_CHAIN_MOST + 1);
+        hashes++;
     }
+    out->count = (uint32_t)hashes - 1;
     return LS_OK;
 }
 

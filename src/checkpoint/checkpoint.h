@@ -136,6 +136,7 @@ typedef struct ls_standing {
 
 /* State hashes of a run at the chain's positions (chain.h). */
 typedef struct ls_chain {
+    uint8_t first[LS_SHA256_BYTES]; /* hash of the weights before the first step */
     uint32_t count;
     uint8_t state[LS_CHAIN_MOST][LS_SHA256_BYTES]; /* [count] */
 } ls_chain;

@@ -26,6 +26,14 @@ int ls_hash_state(uint8_t out[LS_SHA256_BYTES], const struct ls_trainer *t, ls_e
     return ls_state_sha256(out, &state, err);
 }
 
+void ls_chain_begin(struct ls_trainer *t)
+{
+    char hex[LS_SHA256_HEX];
+    ls_weights_sha256(hex, t->model, ls_engine_weights(t->engine)->canonical);
+    (void)ls_sha256_from_hex(t->chain.first, hex);
+    t->chain.count = 0;
+}
+
 int ls_chain_state(struct ls_trainer *t, ls_error *err)
 {
     uint8_t state[LS_SHA256_BYTES];
@@ -46,13 +54,16 @@ int ls_chain_go_on(struct ls_trainer *t, const ls_resumed *resumed, ls_error *er
     ls_chain *chain = ls_alloc(t->host, sizeof *chain);
     if (!chain)
         return ls_fail(err, LS_ENOMEM, "out of memory for the states' hashes");
-    int status = ls_chain_read(chain, resumed->doc, &resumed->state, err);
-    if (status == LS_OK && chain->count != ls_chain_count(steps, batch_size(t)))
+    int status =
+        resumed->state.entries ? ls_chain_read(chain, resumed->doc, &resumed->state, err) : LS_OK;
+    const bool lacks =
+        !resumed->state.entries || chain->count != ls_chain_count(steps, batch_size(t));
+    if (status == LS_OK && lacks)
         status = ls_config_fail(
             err, &t->config, "receipt", LS_ECONFIG,
-            "receipt: %.200s has %u of %u hashes of earlier states, because they were trained "
-            "without receipt; set receipt to false, or begin a new run",
-            resumed->path, (unsigned)chain->count, (unsigned)ls_chain_count(steps, batch_size(t)));
+            "receipt: %.200s lacks hashes of earlier states, because they were trained without "
+            "receipt; set receipt to false, or begin a new run",
+            resumed->path);
     if (status == LS_OK)
         t->chain = *chain;
     ls_free(t->host, chain);

@@ -213,6 +213,7 @@ int ls_trainer_step(ls_trainer *t, const ls_step_rows *rows, ls_step_result *out
     if (status)
         return status;
     ls_coordination *c = t->coordination;
+    t->driven = true;
     c->images = given.rows;
     c->labels = given.targets;
     c->weights = given.weights;

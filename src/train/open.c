@@ -16,6 +16,7 @@
 #include "engine/view.h"
 #include "nn/safetensors.h"
 #include "onnx/import.h"
+#include "train/chaining.h"
 #include "train/coordinator.h"
 #include "train/learnt_scales.h"
 #include "train/run_files.h"
@@ -381,6 +382,8 @@ static int open_weights(ls_trainer *t, ls_error *err)
         status = ls_onnx_net_load(canonical, t->config.onnx, t->model, err);
     if (status == LS_OK && t->config.init_weights)
         status = load_weights(t, err);
+    if (status == LS_OK && t->agreement.chained)
+        ls_chain_begin(t);
     return status ? status : ls_members_share_start(t, err);
 }
 

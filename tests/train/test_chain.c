@@ -227,6 +227,76 @@ static void a_kept_checkpoint_has_the_state_of_its_entry(void **state)
     scratch_end(&place);
 }
 
+/* ---- the receipt ---------------------------------------------------------------------------- */
+
+/* Reads the receipt of a run. Returns its length; 0: there is none. */
+static size_t read_receipt(char *out, size_t size, const char *run)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/receipt.json", run);
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return 0;
+    const size_t length = fread(out, 1, size - 1, file);
+    out[length] = '\0';
+    fclose(file);
+    return length;
+}
+
+static void receipts_are_the_same_wherever_a_run_was_made(void **state)
+{
+    static char first[8192], other[8192];
+    char run_dir[500];
+    scratch place;
+    fixture f;
+    stopper s;
+    outcome o;
+    (void)state;
+    scratch_begin(&place);
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s/one", place.directory);
+    run_on(&o, "devices=cpu:1", run_dir);
+    const size_t length = read_receipt(first, sizeof first, run_dir + strlen("run_dir="));
+    assert_true(length > 1000);
+    assert_null(strstr(first, place.directory));
+    assert_non_null(strstr(first, o.weights));
+    assert_non_null(strstr(first, "\"end\":{\"steps\":230,"));
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s/two", place.directory);
+    begin(&f, &s, "devices=cpu:3");
+    fixture_set(&f, run_dir);
+    s.after = 111;
+    run(&o, &f, &s);
+    assert_int_equal(read_receipt(other, sizeof other, run_dir + strlen("run_dir=")), 0);
+    begin(&f, &s, "devices=cpu:2");
+    fixture_set(&f, run_dir);
+    f.options.resume = run_dir + strlen("run_dir=");
+    run(&o, &f, &s);
+    assert_int_equal(read_receipt(other, sizeof other, run_dir + strlen("run_dir=")), length);
+    assert_string_equal(other, first);
+    scratch_end(&place);
+}
+
+static void a_run_that_cannot_be_verified_has_no_receipt(void **state)
+{
+    static const char *const more[] = {"shards=devices", "allreduce=naive", "receipt=false"};
+    char run_dir[500], text[16];
+    scratch place;
+    (void)state;
+    scratch_begin(&place);
+    for (size_t i = 0; i < ROOM(more); i++) {
+        fixture f;
+        stopper s;
+        outcome o;
+        snprintf(run_dir, sizeof run_dir, "run_dir=%s/run-%d", place.directory, (int)i);
+        begin(&f, &s, "devices=cpu:2");
+        fixture_set(&f, "epochs=1");
+        fixture_set(&f, run_dir);
+        fixture_set(&f, more[i]);
+        run(&o, &f, &s);
+        assert_int_equal(read_receipt(text, sizeof text, run_dir + strlen("run_dir=")), 0);
+    }
+    scratch_end(&place);
+}
+
 static void a_run_that_was_begun_without_receipt_cannot_get_one(void **state)
 {
     char run_dir[500];
@@ -248,7 +318,7 @@ static void a_run_that_was_begun_without_receipt_cannot_get_one(void **state)
     fixture_set(&f, run_dir);
     f.options.resume = run_dir + strlen("run_dir=");
     assert_int_equal(ls_trainer_open(&t, &f.options, &f.err), LS_ECONFIG);
-    assert_non_null(strstr(f.err.text, "0 of 1 hashes of earlier states"));
+    assert_non_null(strstr(f.err.text, "lacks hashes of earlier states"));
     assert_non_null(strstr(f.err.text, "set receipt to false"));
     fixture_end(&f);
     scratch_end(&place);
@@ -263,6 +333,8 @@ LS_TESTS(train_chain, "integration")
         cmocka_unit_test(a_lost_device_does_not_change_the_chain),
         cmocka_unit_test(a_resumed_run_has_the_same_chain_and_keeps_its_checkpoints),
         cmocka_unit_test(a_kept_checkpoint_has_the_state_of_its_entry),
+        cmocka_unit_test(receipts_are_the_same_wherever_a_run_was_made),
+        cmocka_unit_test(a_run_that_cannot_be_verified_has_no_receipt),
         cmocka_unit_test(a_run_that_was_begun_without_receipt_cannot_get_one),
     };
     if (!has_backend("cpu"))
