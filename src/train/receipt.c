@@ -23,7 +23,7 @@ const char *ls_unverifiable(const struct ls_trainer *t)
 {
     const ls_config *c = &t->config;
     if (rows_are_given(t) || t->driven)
-        return "its rows come from the calling program, and no verifier has them";
+        return "its rows or weights come from the calling program, and no verifier has them";
     if (t->position.lr > 0)
         return "the calling program has set a learning rate that is not in the config";
     if (c->shards == 0)

@@ -83,7 +83,7 @@ struct ls_trainer {
     struct ls_coordination *coordination;
     ls_agreement agreement;
     ls_chain chain;       /* hashes of states, if agreement.chained (chaining.h) */
-    bool driven;          /* ls_trainer_step was called */
+    bool driven;          /* the caller has trained single steps or replaced the weights */
     bool diverged;        /* ls_agreement_lost was called */
     ls_position position; /* how far the run is (checkpoint/checkpoint.h) */
     ls_run_files dir;     /* the run's directory and its saver */

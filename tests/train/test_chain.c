@@ -4,6 +4,7 @@
 #include "runner.h"
 #include "train/chaining.h"
 #include "train/train_fixture.h"
+#include "train/verify.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,7 +90,7 @@ static outcome reference; /* of a run on two workers that nothing disturbs */
 
 /* The last link of the chain. Every machine must compute it, with each of its instruction sets. If
  * the kernels' bits change (tests/train/test_portable_bits.c), it changes too. */
-#define LINK "8e8088802d764c0e42dd4ac02b08207fdbcfc51970d0df77dd083bc0db6b4539"
+#define LINK "af48450f0fd8cbf0c026d9f9f110edc13402a01238cf88b15a19b866f60cd365"
 
 static int make_reference(void **state)
 {
@@ -322,6 +323,142 @@ static void a_run_that_was_begun_without_receipt_cannot_get_one(void **state)
     assert_non_null(strstr(f.err.text, "set receipt to false"));
     fixture_end(&f);
     scratch_end(&place);
+}
+
+/* ---- verification --------------------------------------------------------------------------- */
+
+/* Writes a changed receipt. Links it anew, as a prover would who knows how. */
+static void write_receipt(const char *run, cJSON *receipt)
+{
+    static ls_chain chain;
+    uint8_t link[LS_SHA256_BYTES], state[LS_SHA256_BYTES];
+    char hex[LS_SHA256_HEX], path[600];
+    ls_sha256_from_hex(chain.first, cJSON_GetObjectItem(receipt, "first_weights")->valuestring);
+    ls_chain_link(link, &chain, 0, 256);
+    cJSON *list = cJSON_GetObjectItem(receipt, "chain");
+    for (cJSON *e = list->child; e; e = e == cJSON_GetObjectItem(receipt, "end") ? NULL
+                                        : e->next                                ? e->next
+                                                  : cJSON_GetObjectItem(receipt, "end")) {
+        ls_sha256_from_hex(state, cJSON_GetObjectItem(e, "state")->valuestring);
+        ls_chain_follow(link, link, (uint64_t)cJSON_GetObjectItem(e, "steps")->valuedouble, state);
+        ls_sha256_hex(hex, link);
+        cJSON_ReplaceItemInObject(e, "link", cJSON_CreateString(hex));
+    }
+    char *text = cJSON_PrintUnformatted(receipt);
+    snprintf(path, sizeof path, "%s/receipt.json", run);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+    cJSON_free(text);
+}
+
+static ls_verdict verify(const char *run, bool all)
+{
+    static const char *set[] = {"devices=cpu:1"};
+    const ls_trainer_options o = {.size = sizeof o, .set = set, .set_count = 1};
+    const ls_verify_options v = {.run = run, .trainer = &o, .all = all, .seed = 1};
+    ls_verdict verdict;
+    ls_error err;
+    if (ls_verify(&verdict, &v, &err) != LS_OK)
+        fail_msg("%s", err.text);
+    return verdict;
+}
+
+static void make_run(char run[300], const scratch *place)
+{
+    char run_dir[400];
+    outcome o;
+    snprintf(run, 300, "%s/run", place->directory);
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
+    run_on(&o, "devices=cpu:3", run_dir);
+}
+
+static void an_honest_run_is_verified_on_other_devices(void **state)
+{
+    char run[300];
+    scratch place;
+    (void)state;
+    scratch_begin(&place);
+    make_run(run, &place);
+    ls_verdict v = verify(run, true);
+    assert_string_equal(v.text,
+                        "verified: the whole training was replayed and ends with the same weights");
+    assert_true(v.holds && v.replayed == 3 && v.segment == -1);
+    v = verify(run, false);
+    assert_string_equal(v.text, "not refuted: 2 of 3 segments were replayed, and nothing differs");
+    assert_true(v.holds);
+    scratch_end(&place);
+}
+
+/* Changes the last digit of a hash. */
+static void change_hash(cJSON *object, const char *key)
+{
+    char *hex = cJSON_GetObjectItem(object, key)->valuestring;
+    hex[63] = hex[63] == '0' ? '1' : '0';
+}
+
+static void a_changed_receipt_is_refuted_with_the_place(void **state)
+{
+    static const struct {
+        const char *what, *said;
+        int segment;
+    } cases[] = {{"first_weights", "begins with other weights", -1},
+                 {"entry 0", "segment 1 of 3, from step 1 to step 100", 0},
+                 {"entry 1", "segment 2 of 3, from step 101 to step 200", 1},
+                 {"end", "segment 3 of 3, from step 201 to step 230", 2},
+                 {"training", "the training rows are not those", -1},
+                 {"test", "the test rows are not those", -1},
+                 {"weights_sha256", "weights.safetensors has other weights", -1},
+                 {"evaluation", "test loss", 2},
+                 {"seed", "does not have the recipe", -1},
+                 {"steps", "is after 199 steps, not after 200", -1},
+                 {"shorter", "does not have 1 entries", -1}};
+    static char text[8192];
+    char run[300];
+    scratch place;
+    (void)state;
+    scratch_begin(&place);
+    make_run(run, &place);
+    assert_true(read_receipt(text, sizeof text, run) > 0);
+    for (size_t i = 0; i < ROOM(cases); i++) {
+        const char *what = cases[i].what;
+        cJSON *r = cJSON_Parse(text), *list = cJSON_GetObjectItem(r, "chain");
+        if (strncmp(what, "entry", 5) == 0)
+            change_hash(cJSON_GetArrayItem(list, what[6] - '0'), "state");
+        else if (strcmp(what, "end") == 0)
+            change_hash(cJSON_GetObjectItem(r, "end"), "state");
+        else if (strcmp(what, "training") == 0 || strcmp(what, "test") == 0)
+            change_hash(cJSON_GetObjectItem(cJSON_GetObjectItem(r, "data"), what), "rows_sha256");
+        else if (strcmp(what, "evaluation") == 0)
+            cJSON_SetNumberValue(
+                cJSON_GetObjectItem(cJSON_GetObjectItem(r, "evaluation"), "test_loss"), 0.125);
+        else if (strcmp(what, "seed") == 0)
+            cJSON_SetNumberValue(cJSON_GetObjectItem(cJSON_GetObjectItem(r, "recipe"), "seed"), 77);
+        else if (strcmp(what, "steps") == 0)
+            cJSON_SetNumberValue(cJSON_GetObjectItem(cJSON_GetArrayItem(list, 1), "steps"), 199);
+        else if (strcmp(what, "shorter") == 0)
+            cJSON_DeleteItemFromArray(list, 1);
+        else
+            change_hash(r, what);
+        write_receipt(run, r);
+        cJSON_Delete(r);
+        const ls_verdict v = verify(run, true);
+        if (v.holds || !strstr(v.text, cases[i].said) || v.segment != cases[i].segment)
+            fail_msg("%s: %s (segment %d)", what, v.text, v.segment);
+    }
+    scratch_end(&place);
+}
+
+LS_TESTS(train_verify, "integration")
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_honest_run_is_verified_on_other_devices),
+        cmocka_unit_test(a_changed_receipt_is_refuted_with_the_place),
+    };
+    if (!has_backend("cpu"))
+        return 77;
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
 LS_TESTS(train_chain, "integration")
