@@ -74,6 +74,22 @@ def check(run):
     assert str(run) not in text and "time" not in receipt
 
 
+def verify(trainer, run):
+    def call(*more):
+        return subprocess.run([trainer, "verify", str(run), "--devices", "cpu:1", *more], capture_output=True, text=True)
+    done = call("--all")
+    assert done.returncode == 0 and done.stdout.startswith("verified: the whole training"), (done.stdout, done.stderr)
+    assert json.loads((run / "verified.json").read_text())["holds"] is True
+    honest = (run / "receipt.json").read_text()
+    forged = json.loads(honest)
+    forged["evaluation"]["test_loss"] /= 2
+    (run / "receipt.json").write_text(json.dumps(forged, separators=(",", ":")))
+    done = call("--segments", "0", "--to", str(run) + ".json")
+    assert done.returncode == 1 and "NOT verified: segment 3 of 3" in done.stdout, (done.stdout, done.stderr)
+    assert json.loads(pathlib.Path(str(run) + ".json").read_text())["from_step"] == 201
+    (run / "receipt.json").write_text(honest)
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         config, run = pathlib.Path(folder) / "c.json", pathlib.Path(folder) / "run"
@@ -83,6 +99,7 @@ def main():
         said = done.stdout + done.stderr
         assert "receipt: 2 checkpoints of" in said, said
         check(run)
+        verify(sys.argv[1], run)
         done = subprocess.run([sys.argv[1], str(config), "--devices", "cpu:2", "--set", "shards=\"devices\"",
                                "--set", "run_dir=" + json.dumps(str(run) + "-2"), "--set", "epochs=1"],
                               capture_output=True, text=True)
