@@ -7,7 +7,7 @@
  *     state       everything in a checkpoint except weights and optimizer states
  *     slot        an array of the optimizer with one value for each parameter
  *     mark        length and checksum of the metrics file when the checkpoint was saved */
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/chain.h"
 
 #include "base/error.h"
 #include "base/host.h"
@@ -41,13 +41,16 @@ int ls_check_finite(const ls_network *model, const float *weights, ls_error *err
     return LS_OK;
 }
 
-/* Writes the prefixes of the states' tensors, with PyTorch's names for the states. Names of layers
- * contain no '/', so the prefixes are unambiguous. */
-static void name_slots(char prefix[LS_STATES][40], const ls_optimizer *optimizer)
+void ls_name_state(char out[LS_STATE_PREFIX], const ls_optimizer *optimizer, int state)
+{
+    snprintf(out, LS_STATE_PREFIX, "optimizer/%s/", ls_optimizer_state_name(optimizer, state));
+}
+
+/* Writes the prefixes of all states' tensors. */
+static void name_slots(char prefix[LS_STATES][LS_STATE_PREFIX], const ls_optimizer *optimizer)
 {
     for (int i = 0; i < ls_optimizer_states(optimizer); i++)
-        snprintf(prefix[i], sizeof prefix[i], "optimizer/%s/",
-                 ls_optimizer_state_name(optimizer, i));
+        ls_name_state(prefix[i], optimizer, i);
 }
 
 int ls_checkpoint_write(const char *path, const ls_network *model, const ls_optimizer *optimizer,
@@ -56,7 +59,7 @@ int ls_checkpoint_write(const char *path, const ls_network *model, const ls_opti
 {
     ls_file_writer w;
     ls_tensors_out group[1 + LS_STATES] = {{"", values->weights}};
-    char prefix[LS_STATES][40];
+    char prefix[LS_STATES][LS_STATE_PREFIX];
     name_slots(prefix, optimizer);
     for (int i = 0; i < ls_optimizer_states(optimizer); i++)
         group[1 + i] = (ls_tensors_out){prefix[i], values->slot[i]};
@@ -78,7 +81,7 @@ int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path,
                        ls_error *err)
 {
     ls_tensors_in group[1 + LS_STATES] = {{"", values->weights}};
-    char prefix[LS_STATES][40];
+    char prefix[LS_STATES][LS_STATE_PREFIX];
     name_slots(prefix, optimizer);
     for (int i = 0; i < ls_optimizer_states(optimizer); i++)
         group[1 + i] = (ls_tensors_in){prefix[i], values->slot[i]};
@@ -180,6 +183,23 @@ static void write_metrics(ls_json_writer *w, const ls_sink_mark *mark)
     ls_json_close(w);
 }
 
+static void write_hash(ls_json_writer *w, const uint8_t hash[LS_SHA256_BYTES])
+{
+    char hex[LS_SHA256_HEX];
+    ls_sha256_hex(hex, hash);
+    ls_json_put_string(w, NULL, hex);
+}
+
+/* Writes the hash of the first weights, and then the entries. */
+static void write_chain(ls_json_writer *w, const ls_chain *chain, uint32_t count)
+{
+    ls_json_open_array(w, "chain");
+    write_hash(w, chain->first);
+    for (uint32_t i = 0; i < count; i++)
+        write_hash(w, chain->state[i]);
+    ls_json_close(w);
+}
+
 void ls_standing_write(ls_json_writer *w, const ls_standing *standing)
 {
     write_position(w, &standing->position);
@@ -203,6 +223,8 @@ void ls_state_write(ls_json_writer *w, const ls_state *state, const ls_config *c
     ls_json_put_uint(w, "test_rows", state->test_rows);
     ls_json_put_uint(w, "data_crc32", state->data_crc32);
     ls_config_write_recipe(w, "recipe", config, state->shards);
+    if (state->chain)
+        write_chain(w, state->chain, state->chained);
     ls_json_close(w);
 }
 
@@ -330,9 +352,28 @@ static int read_all(ls_state *out, const ls_json *doc, ls_error *err)
     out->data_crc32 = (uint32_t)read_count(&f, "data_crc32", UINT32_MAX);
     out->recipe = read_object(&f, "recipe");
     out->shards = (int)shards;
+    out->entries = ls_field_any(&f, "chain"); /* this key was added later */
     int status = ls_fields_end(&f);
     status = status ? status : read_position(&out->standing.position, doc, position, err);
     return status ? status : read_metrics(&out->metrics, doc, metrics, err);
+}
+
+int ls_chain_read(ls_chain *out, const ls_json *doc, const ls_state *state, ls_error *err)
+{
+    const cJSON *list = state->entries;
+    int hashes = 0;
+    if (!cJSON_IsArray(list) || !list->child)
+        return ls_json_fail_value(err, doc, list, LS_EDATA, "chain: expected an array of hashes");
+    for (const cJSON *e = list->child; e; e = e->next) {
+        if (hashes > LS_CHAIN_MOST || !cJSON_IsString(e) ||
+            !ls_sha256_from_hex(hashes == 0 ? out->first : out->state[hashes - 1], e->valuestring))
+            return ls_json_fail_value(err, doc, e, LS_EDATA,
+                                      "chain: expected at most %d SHA-256 of 64 hexadecimal digits",
+                                      LS_CHAIN_MOST + 1);
+        hashes++;
+    }
+    out->count = (uint32_t)hashes - 1;
+    return LS_OK;
 }
 
 int ls_state_read(ls_state *out, const ls_json *doc, ls_error *err)
@@ -612,7 +653,7 @@ static int remove_doubtful(const char *directory, uint64_t steps, const ls_host 
 }
 
 int ls_checkpoints_prune(const char *directory, size_t keep, const char *saved, const ls_best *best,
-                         const ls_host *host, ls_error *err)
+                         uint32_t chained, const ls_host *host, ls_error *err)
 {
     char name[LS_CHECKPOINT_NAME], path[LS_PATH_BYTES];
     listing l;
@@ -624,7 +665,8 @@ int ls_checkpoints_prune(const char *directory, size_t keep, const char *saved, 
         spared = has_steps(&l, best->steps) ? best->steps : best->kept;
     for (size_t i = keep; i < l.count; i++) {
         ls_checkpoint_name(name, l.steps[i]);
-        if (strcmp(name, saved) == 0 || (spares && l.steps[i] == spared))
+        if (strcmp(name, saved) == 0 || (spares && l.steps[i] == spared) ||
+            (chained > 0 && ls_chain_has(l.steps[i], chained)))
             continue;
         int failed =
             ls_remove_file(ls_path_join(path, directory, name), status == LS_OK ? err : NULL);

@@ -32,6 +32,7 @@
 #define CHECKPOINT_H
 
 #include "config/config.h"
+#include "hash/hash.h"
 #include "nn/optimizer.h"
 #include "nn/replica.h"
 #include "nn/safetensors.h"
@@ -48,6 +49,11 @@ typedef struct ls_checkpoint_values {
     float *weights;
     float *const *slot; /* [ls_optimizer_states] arrays of the optimizer's states */
 } ls_checkpoint_values;
+
+#define LS_STATE_PREFIX 40 /* size in bytes of a prefix, the zero included */
+/* Writes the prefix of the names that an optimizer state's tensors have in a checkpoint, such as
+ * "optimizer/momentum_buffer/". Names of layers contain no '/', so the prefixes are unambiguous. */
+void ls_name_state(char out[LS_STATE_PREFIX], const ls_optimizer *optimizer, int state);
 
 /* Fails if one of the `weights` of a model is not finite. Such weights are not saved, because a new
  * checkpoint replaces an older one from which the run can go on. Errors: LS_ENONFINITE; the message
@@ -125,6 +131,16 @@ typedef struct ls_standing {
     double test_metric; /* value of `metric` in the last evaluation */
 } ls_standing;
 
+/* largest number of entries of a chain, for 2⁵³ steps and any batch_size */
+#define LS_CHAIN_MOST 700
+
+/* State hashes of a run at the chain's positions (chain.h). */
+typedef struct ls_chain {
+    uint8_t first[LS_SHA256_BYTES]; /* hash of the weights before the first step */
+    uint32_t count;
+    uint8_t state[LS_CHAIN_MOST][LS_SHA256_BYTES]; /* [count] */
+} ls_chain;
+
 /* Version of the state's schema. A new key that readers can ignore does not change the version. The
  * version is raised if older programs misread the new state. */
 #define LS_STATE_SCHEMA 2
@@ -141,6 +157,11 @@ typedef struct ls_state {
     /* all keys of the config on which the trained weights depend, as ls_config_write_recipe writes
      * them */
     const cJSON *recipe;
+    /* The first `chained` entries are saved. Entries are only appended to a chain, so the chain may
+     * have grown before the state is written. NULL: there is no chain. Not set by ls_state_read. */
+    const ls_chain *chain;
+    uint32_t chained;
+    const cJSON *entries; /* the chain as read, for ls_chain_read; NULL: none */
 } ls_state;
 
 /* Writes a standing as members of the JSON object of the state. The caller has begun the object and
@@ -154,6 +175,10 @@ void ls_state_write(ls_json_writer *w, const ls_state *state, const ls_config *c
 /* Reads a state. *out is zeroed first, so a member whose optional key is missing is 0. The texts
  * and the recipe in *out belong to `doc`. Errors: LS_EDATA with file, line and column. */
 int ls_state_read(ls_state *out, const ls_json *doc, ls_error *err);
+
+/* Reads the chain of a state that ls_state_read has read; `doc` is its document. Errors: LS_EDATA
+ * with file, line and column. */
+int ls_chain_read(ls_chain *out, const ls_json *doc, const ls_state *state, ls_error *err);
 
 /* Returns the checksum of the rows and targets of all data that are kept in memory; streamed rows
  * are not included. Takes about 0.05 s for 50 MB. data: [LS_SUBSETS]. */
@@ -207,10 +232,12 @@ bool ls_checkpoint_of_best(char *path, size_t size, const char *run_dir, const l
  * - the checkpoint named `saved`, which the caller knows to be complete
  * - unless `best` is NULL, the checkpoint after best->steps steps; if there is none, the checkpoint
  *   after best->kept steps
+ * - unless `chained` is 0, the checkpoints at the chain's positions (chain.h) for the batch_size
+ *   `chained`
  *
  * If a file cannot be removed, the function removes the others and returns the first error. Errors:
  * LS_EIO, LS_ENOMEM. */
 int ls_checkpoints_prune(const char *directory, size_t keep, const char *saved, const ls_best *best,
-                         const ls_host *host, ls_error *err);
+                         uint32_t chained, const ls_host *host, ls_error *err);
 
 #endif

@@ -114,7 +114,8 @@ static int save(const ls_worker *w, void *arg, ls_error *err)
     const ls_best *best = s->run.config->checkpoint.best ? &s->position.best : NULL;
     if (s->status == LS_OK &&
         ls_checkpoints_prune(s->directory, (size_t)s->run.config->checkpoint.keep, newest(s)->name,
-                             best, s->run.host, &pruning))
+                             best, s->run.config->receipt ? (uint32_t)s->run.config->batch_size : 0,
+                             s->run.host, &pruning))
         ls_log(s->run.host, LS_LOG_WARNING, "old checkpoints: %.400s", pruning.text);
     return LS_OK;
 }

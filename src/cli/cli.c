@@ -317,12 +317,13 @@ static int run_verb(int argc, char **argv, ls_registry *registry)
         cli_verb *run;
         /* if `run` is NULL: the verb, which uses a trained model */
         const cli_trained_verb *trained;
-    } verbs[] = {{"init", cli_init, NULL},        {"report", cli_report, NULL},
-                 {"pack", cli_pack_verb, NULL},   {"sweep", cli_sweep_verb, NULL},
-                 {"find-lr", cli_find_lr, NULL},  {"eval", NULL, &cli_eval},
-                 {"predict", NULL, &cli_predict}, {"export", NULL, &cli_export},
-                 {"runs", cli_runs, NULL},        {"compare", cli_compare, NULL},
-                 {"devices", cli_devices, NULL},  {"bench", cli_bench, NULL}};
+    } verbs[] = {{"init", cli_init, NULL},       {"report", cli_report, NULL},
+                 {"pack", cli_pack_verb, NULL},  {"sweep", cli_sweep_verb, NULL},
+                 {"find-lr", cli_find_lr, NULL}, {"verify", cli_verify, NULL},
+                 {"eval", NULL, &cli_eval},      {"predict", NULL, &cli_predict},
+                 {"export", NULL, &cli_export},  {"runs", cli_runs, NULL},
+                 {"compare", cli_compare, NULL}, {"devices", cli_devices, NULL},
+                 {"bench", cli_bench, NULL}};
     for (size_t i = 0; argc > 1 && i < sizeof verbs / sizeof *verbs; i++)
         if (strcmp(argv[1], verbs[i].name) == 0) {
             const int code = verbs[i].run

@@ -145,7 +145,8 @@ int cli_set_rendezvous(cli_rendezvous *meeting, ls_trainer_cluster *cluster, con
 
 /* A verb. argv[0] is its name. Returns the exit code. */
 typedef int cli_verb(int argc, char **argv, const ls_registry *registry);
-cli_verb cli_init, cli_report, cli_pack_verb, cli_sweep_verb, cli_find_lr, cli_devices, cli_bench;
+cli_verb cli_init, cli_report, cli_pack_verb, cli_sweep_verb, cli_find_lr, cli_verify, cli_devices,
+    cli_bench;
 cli_verb cli_runs, cli_compare;
 
 /* ---- signals -------------------------------------------------------------------------------- */

@@ -311,14 +311,18 @@ static bool is_among(unsigned parts, const ls_config_key *row)
     return parts & 1u << row->part;
 }
 
-/* Writes the keys whose `part` is in the bit mask `parts`. The object of a group is opened when its
- * first key is written, so that groups without such keys do not appear. */
+/* The bit of `parts` for the keys that decide with what the steps begin (ls_config_key.begins). */
+#define BEGINS (1u << 31)
+
+/* Writes the keys whose `part` is in the bit mask `parts`; without the bit BEGINS, not those that
+ * decide with what the steps begin. The object of a group is opened when its first key is written,
+ * so that groups without such keys do not appear. */
 static void write_rows(ls_json_writer *w, const char *key, const ls_config *c, unsigned parts)
 {
     const ls_config_key *open = NULL;
     ls_json_open_object(w, key);
     for (const ls_config_key *row = ls_config_keys; row->key; row++) {
-        if (!is_among(parts, row))
+        if (!is_among(parts, row) || (row->begins && !(parts & BEGINS)))
             continue;
         if (open && !same_group(open, row)) {
             ls_json_close(w);
@@ -336,6 +340,13 @@ static void write_rows(ls_json_writer *w, const char *key, const ls_config *c, u
 }
 
 void ls_config_write_recipe(ls_json_writer *w, const char *key, const ls_config *c, int shards)
+{
+    ls_config resolved = *c;
+    resolved.shards = shards;
+    write_rows(w, key, &resolved, parts_of_recipe(c) | BEGINS);
+}
+
+void ls_config_write_of_steps(ls_json_writer *w, const char *key, const ls_config *c, int shards)
 {
     ls_config resolved = *c;
     resolved.shards = shards;

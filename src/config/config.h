@@ -139,6 +139,7 @@ typedef struct ls_config {
     int capacities; /* number of entries of `capacity`; 0: all devices are equally fast */
     double capacity[LS_DEVICES_MAX]; /* [capacities]: relative speed of each device */
     const char *run_dir;             /* path; "": no directory; NULL: runs/<time>-<name> */
+    int receipt;                     /* non-zero: the run keeps a chain (checkpoint/chain.h) */
     int tensorboard;                 /* non-zero: the run writes event files to its directory */
     /* value of metrics.names; NULL: the metrics that fit the loss */
     const cJSON *metric_names;
@@ -337,6 +338,12 @@ int ls_config_find_data(const ls_dataset_about **out, const ls_config *config, l
  * written even if the config's key `shards` is "devices". */
 void ls_config_write_recipe(ls_json_writer *w, const char *key, const ls_config *config,
                             int shards);
+
+/* Writes those keys of the recipe on which steps depend: all except those that name files or say
+ * how the first weights come about (ls_config_key.begins). Otherwise like ls_config_write_recipe.
+ */
+void ls_config_write_of_steps(ls_json_writer *w, const char *key, const ls_config *config,
+                              int shards);
 
 /* Reads a recipe from the node `node` of `doc`. The texts of *out belong to `doc`, which must
  * outlive it. Errors: LS_ECONFIG with file, line and column. */

@@ -539,13 +539,13 @@ const ls_config_key ls_config_keys[] = {
      .help = "number of training rows that are used, from the first on; 0: all. Of a `csv` only "
              "these rows are parsed: classes and texts that occur only in later rows are unknown, "
              "and damage in them is not found"},
-    {"data", "x", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.x),
+    {"data", "x", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.x), .begins = true,
      .help = "`npy`: file of the training rows; `safetensors`: name of their tensor (default `x`)"},
-    {"data", "y", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.y),
+    {"data", "y", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.y), .begins = true,
      .help = "file or tensor of the training rows' targets (default `y`)"},
-    {"data", "test_x", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.test_x),
+    {"data", "test_x", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.test_x), .begins = true,
      .help = "file or tensor of the test rows (default `test_x`)"},
-    {"data", "test_y", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.test_y),
+    {"data", "test_y", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.test_y), .begins = true,
      .help = "file or tensor of the test rows' targets (default `test_y`)"},
     {"data", "test_path", LS_KEY_TEXT, LS_NOT_RECIPE, AT(data_keys.test_path),
      .help = "`csv`, `folder`: file or directory of the test rows"},
@@ -649,7 +649,7 @@ const ls_config_key ls_config_keys[] = {
      .help = "number of rows of a minibatch, that is of a step over all devices"},
     {"", "seed", LS_KEY_CUSTOM, LS_RECIPE, AT(seed), 0, 0, 9007199254740992.0 /* 2⁵³ */,
      .text = "0", FORM(seed), .help = "seed of all random numbers"},
-    {"", "init", LS_KEY_CUSTOM, LS_RECIPE, .text = "\"kaiming\"", FORM(init),
+    {"", "init", LS_KEY_CUSTOM, LS_RECIPE, .text = "\"kaiming\"", FORM(init), .begins = true,
      .help = "first weights: `\"kaiming\"` or `\"he\"`: normal with variance 2 / fan_in; "
              "`\"xavier\"` or `\"glorot\"`: uniform within ±√(6 / (fan_in + fan_out)); "
              "`{\"name\": \"normal\", \"std\": 0.01}`; biases start at 0. `{\"weights\": "
@@ -843,6 +843,9 @@ const ls_config_key ls_config_keys[] = {
      .help = "what happens if another host wants to join a run that has begun. `\"refuse\"`: it "
              "is refused; `\"admit\"`, with `on_host_loss` `\"continue\"`: it waits until the end "
              "of the epoch and then takes part ([hosts](hosts.md#adding-a-host))"},
+    {"", "receipt", LS_KEY_BOOL, LS_NOT_RECIPE, AT(receipt),
+     .help = "the run can be [verified](verify.md): its states are hashed at certain steps, and "
+             "the checkpoints of these steps are kept, whatever `checkpoint` says"},
     {"", "run_dir", LS_KEY_CUSTOM, LS_NOT_RECIPE, AT(run_dir), .read = read_run_dir,
      .write = write_text,
      .help = "directory of the run, which must not contain another run; `null`: none; absent: "

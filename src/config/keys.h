@@ -57,6 +57,10 @@ struct ls_config_key {
     /* Name of the key in version 0.2 and before, which the config.json of an old run may contain;
      * NULL: the key had the same name. */
     const char *former;
+    /* true: The key names a file, or says how the first weights come about. Such a key of the
+     * recipe decides with what the steps begin; no step depends on it otherwise
+     * (checkpoint/chain.h). */
+    bool begins;
 };
 
 /* All rows. The rows of a group are adjacent. The last row has the key NULL. */

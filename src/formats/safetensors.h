@@ -54,6 +54,9 @@ int ls_tensor_file_write(ls_file_writer *w, const ls_tensor_group *groups, int c
 void ls_safetensors_put_entry(ls_json_writer *w, const char *name, const char *dtype,
                               const int64_t *dim, int rank, uint64_t bytes, uint64_t *at);
 
+/* Hashes `count` floats as they are stored in a file (little-endian). */
+struct ls_sha256;
+void ls_floats_hash(struct ls_sha256 *hash, const float *values, size_t count);
 /* Computes the SHA-256 digest of `count` floats as they are stored in a file (little-endian).
  * `out`: 64 hexadecimal digits and a zero byte. */
 void ls_floats_sha256(char out[65], const float *values, size_t count);

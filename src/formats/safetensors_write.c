@@ -97,12 +97,17 @@ static int write_floats(const target *to, const float *values, size_t count, ls_
     return status;
 }
 
+void ls_floats_hash(struct ls_sha256 *hash, const float *values, size_t count)
+{
+    const target to = {NULL, hash};
+    (void)write_floats(&to, values, count, NULL);
+}
+
 void ls_floats_sha256(char out[65], const float *values, size_t count)
 {
     ls_sha256 hash;
-    const target to = {NULL, &hash};
     ls_sha256_init(&hash);
-    (void)write_floats(&to, values, count, NULL);
+    ls_floats_hash(&hash, values, count);
     ls_sha256_final_hex(&hash, out);
 }
 

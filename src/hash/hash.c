@@ -2,10 +2,13 @@
 
 #include <nettle/hmac.h>
 #include <nettle/sha2.h>
+#include <string.h>
 #include <zlib.h>
 
 _Static_assert(sizeof(struct sha256_ctx) <= sizeof(ls_sha256), "the context does not fit");
 _Static_assert(_Alignof(struct sha256_ctx) <= _Alignof(ls_sha256), "the context is not aligned");
+
+static const char digits[] = "0123456789abcdef";
 
 static struct sha256_ctx *context(ls_sha256 *hash)
 {
@@ -27,16 +30,30 @@ void ls_sha256_final(ls_sha256 *hash, uint8_t digest[32])
     sha256_digest(context(hash), SHA256_DIGEST_SIZE, digest);
 }
 
-void ls_sha256_final_hex(ls_sha256 *hash, char hex[LS_SHA256_HEX])
+void ls_sha256_hex(char hex[LS_SHA256_HEX], const uint8_t digest[LS_SHA256_BYTES])
 {
-    static const char digits[] = "0123456789abcdef";
-    uint8_t digest[SHA256_DIGEST_SIZE];
-    ls_sha256_final(hash, digest);
-    for (int i = 0; i < SHA256_DIGEST_SIZE; i++) {
+    for (int i = 0; i < LS_SHA256_BYTES; i++) {
         hex[2 * i] = digits[digest[i] >> 4];
         hex[2 * i + 1] = digits[digest[i] & 15];
     }
-    hex[2 * SHA256_DIGEST_SIZE] = '\0';
+    hex[2 * LS_SHA256_BYTES] = '\0';
+}
+
+int ls_sha256_from_hex(uint8_t digest[LS_SHA256_BYTES], const char *hex)
+{
+    if (strlen(hex) != 2 * LS_SHA256_BYTES || strspn(hex, digits) != 2 * LS_SHA256_BYTES)
+        return 0;
+    for (int i = 0; i < LS_SHA256_BYTES; i++)
+        digest[i] = (uint8_t)((strchr(digits, hex[2 * i]) - digits) << 4 |
+                              (strchr(digits, hex[2 * i + 1]) - digits));
+    return 1;
+}
+
+void ls_sha256_final_hex(ls_sha256 *hash, char hex[LS_SHA256_HEX])
+{
+    uint8_t digest[LS_SHA256_BYTES];
+    ls_sha256_final(hash, digest);
+    ls_sha256_hex(hex, digest);
 }
 
 void ls_hmac_sha256(uint8_t out[32], const void *key, size_t key_bytes, const void *bytes,

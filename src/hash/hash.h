@@ -15,6 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Size of a digest in bytes. */
+#define LS_SHA256_BYTES 32
 /* Size of the digest in lower-case hexadecimal in bytes, terminating NUL included. */
 #define LS_SHA256_HEX 65
 
@@ -32,6 +34,11 @@ void ls_sha256_update(ls_sha256 *hash, const void *bytes, size_t count);
 void ls_sha256_final(ls_sha256 *hash, uint8_t digest[32]);
 /* Does the same as ls_sha256_final, but writes the digest as hexadecimal digits. */
 void ls_sha256_final_hex(ls_sha256 *hash, char hex[LS_SHA256_HEX]);
+
+/* Writes a digest as lower-case hexadecimal digits. */
+void ls_sha256_hex(char hex[LS_SHA256_HEX], const uint8_t digest[LS_SHA256_BYTES]);
+/* Reads a digest that ls_sha256_hex has written. Returns 0 if the text is no such digest. */
+int ls_sha256_from_hex(uint8_t digest[LS_SHA256_BYTES], const char *hex);
 
 /* Computes the HMAC-SHA-256 of `count` bytes (RFC 2104). A receiver who knows the key can verify by
  * it that the sender of the bytes knows the key as well. Any thread. */

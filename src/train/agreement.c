@@ -5,6 +5,7 @@
 #include "base/host.h"
 #include "base/plural.h"
 #include "engine/view.h"
+#include "train/chaining.h"
 #include "train/saving.h"
 
 #include <stdio.h>
@@ -27,7 +28,8 @@ bool ls_agreement_is_due(const struct ls_trainer *t, uint64_t steps)
 {
     const ls_agreement *a = &t->agreement;
     return t->members.cluster &&
-           (ls_is_multiple(steps, a->save_every) || ls_is_multiple(steps, a->verify_every));
+           (ls_is_multiple(steps, a->save_every) || ls_is_multiple(steps, a->verify_every) ||
+            ls_chain_is_due(t, steps));
 }
 
 /* ---- comparing members ---------------------------------------------------------------------- */

@@ -23,6 +23,9 @@ typedef struct ls_agreement {
     /* checkpoint.every_seconds of the first member. Only the member that saves looks at its clock:
      * what the members do together depends on numbers of steps and epochs alone. */
     double save_seconds;
+    /* All members compare and hash their states at the chain's positions (chaining.h), as `receipt`
+     * in the config of the first member says. */
+    bool chained;
 } ls_agreement;
 
 /* Begins anew: the run has just loaded a state of trainer->position.steps steps. */

@@ -22,6 +22,7 @@
 #include "engine/feed.h"
 #include "engine/view.h"
 #include "merge/weights.h"
+#include "train/chaining.h"
 #include "train/run_records.h"
 #include "train/saving.h"
 
@@ -123,7 +124,7 @@ static bool is_due(const ls_coordination *c, uint64_t steps)
         !t->members.cluster && ls_is_multiple(steps, t->config.verify_every_steps);
     return steps != c->due_work_done_at &&
            (save_due(t, steps) != LS_DUE_NOTHING || verifies || ls_agreement_is_due(t, steps) ||
-            model_is_due(t, steps));
+            ls_chain_is_due(t, steps) || model_is_due(t, steps));
 }
 
 /* Passes a model to the caller. The weights must have been read back (ls_read_back) before. */
@@ -139,16 +140,19 @@ static int pass_model(struct ls_trainer *t, ls_error *err)
     return LS_OK;
 }
 
-/* Compares the replicas, saves a checkpoint if one is due, and passes a model to the caller if
- * one is due. `all`: all members of the run do this work now, so their replicas are compared with
- * each other. */
+/* Compares the replicas, adds their state to the chain, saves a checkpoint and passes a model to
+ * the caller, if they are due. `all`: all members of the run do this work now, so their replicas
+ * are compared with each other. */
 static int do_due_work(ls_coordination *c, ls_due due, bool all, ls_error *err)
 {
     struct ls_trainer *t = c->t;
     const bool show =
         model_is_due(t, t->position.steps) && c->due_work_done_at != t->position.steps;
     c->due_work_done_at = t->position.steps;
-    int status = ls_read_back(t, due != LS_DUE_NOTHING || show, all, err);
+    const bool exports = due != LS_DUE_NOTHING || show || ls_chain_is_due(t, t->position.steps);
+    int status = ls_read_back(t, exports, all, err);
+    if (status == LS_OK)
+        status = ls_chain_state(t, err);
     if (status == LS_OK && show)
         status = pass_model(t, err);
     return status ? status : ls_save(t, due, err);

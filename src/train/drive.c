@@ -213,6 +213,7 @@ int ls_trainer_step(ls_trainer *t, const ls_step_rows *rows, ls_step_result *out
     if (status)
         return status;
     ls_coordination *c = t->coordination;
+    t->driven = true;
     c->images = given.rows;
     c->labels = given.targets;
     c->weights = given.weights;
@@ -335,6 +336,7 @@ int ls_trainer_save(ls_trainer *t, const char *path, ls_error *err)
 static int read_weights(ls_trainer *t, const char *path, ls_error *err)
 {
     ls_engine_state *e = ls_engine_weights(t->engine);
+    t->driven = true;
     int status = ls_safetensors_load(e->canonical, path, t->model, "", t->host, err);
     if (status == LS_OK)
         status = ls_adopt_scales(t, path, err);
@@ -376,6 +378,7 @@ static int read_part(ls_trainer *t, const char *path, ls_load_state state, ls_er
     ls_engine_state *e = ls_engine_weights(t->engine);
     const ls_optimizer *optimizer = &t->config.optimizer;
     const int average = ls_optimizer_average(optimizer);
+    t->driven = true;
     if (state == LS_STATE_RESET)
         return read_weights(t, path, err);
     const ls_checkpoint_values values = {.weights = e->canonical, .slot = e->slot};

@@ -199,6 +199,7 @@ typedef struct beginning {
     ls_engine_digests digest; /* digests of the first member's workers; 0 at the start of a run */
     int64_t save_every, verify_every; /* ls_agreement */
     double save_seconds;              /* ls_agreement */
+    bool chained;                     /* ls_agreement; the chain follows the scales */
 } beginning;
 
 /* Called during an admission, in a run that has begun. Prepares the arrays of weights and states
@@ -227,6 +228,7 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     b.resumed = runs || t->dir.resumed != NULL;
     b.save_every = runs ? t->agreement.save_every : t->config.checkpoint.every_steps;
     b.save_seconds = runs ? t->agreement.save_seconds : t->config.checkpoint.every_seconds;
+    b.chained = t->agreement.chained;
     b.verify_every = runs ? t->agreement.verify_every : t->config.verify_every_steps;
     int status = runs ? prepare_to_share(t, err) : LS_OK;
     if (runs && status == LS_OK)
@@ -240,12 +242,15 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
             status = ls_cluster_share(c, state->slot[i], bytes, err);
     if (status == LS_OK)
         status = ls_share_scales(t, err);
+    if (status == LS_OK && b.chained)
+        status = ls_cluster_share(c, &t->chain, sizeof t->chain, err);
     if (runs || status)
         return status;
     state->has_slots = b.resumed;
     ls_engine_set_digest(t->engine, &b.digest);
     t->agreement.save_every = b.save_every;
     t->agreement.save_seconds = b.save_seconds;
+    t->agreement.chained = b.chained;
     t->agreement.verify_every = b.verify_every;
     t->members.evaluations = b.evaluations;
     t->members.rounds = b.rounds;

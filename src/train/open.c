@@ -16,6 +16,7 @@
 #include "engine/view.h"
 #include "nn/safetensors.h"
 #include "onnx/import.h"
+#include "train/chaining.h"
 #include "train/coordinator.h"
 #include "train/learnt_scales.h"
 #include "train/run_files.h"
@@ -379,6 +380,7 @@ static int check_source(const ls_trainer *t, ls_error *err)
  * members. */
 static int open_weights(ls_trainer *t, ls_error *err)
 {
+    t->agreement.chained = t->config.receipt;
     int status = t->dir.resumed ? ls_go_on_from(t, t->dir.resumed, err) : LS_OK;
     if (status || t->dir.resumed || !ls_members_first(t))
         return status ? status : ls_members_share_start(t, err);
@@ -391,6 +393,8 @@ static int open_weights(ls_trainer *t, ls_error *err)
         status = ls_onnx_net_load(canonical, t->config.onnx, t->model, err);
     if (status == LS_OK && t->config.init_weights)
         status = load_weights(t, err);
+    if (status == LS_OK && t->agreement.chained)
+        ls_chain_begin(t);
     return status ? status : ls_members_share_start(t, err);
 }
 

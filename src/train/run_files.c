@@ -6,6 +6,7 @@
 #include "base/host.h"
 #include "checkpoint/saver.h"
 #include "engine/view.h"
+#include "train/chaining.h"
 #include "train/learnt_scales.h"
 #include "train/run_records.h"
 #include "train/saving.h"
@@ -138,6 +139,8 @@ int ls_go_on_from(struct ls_trainer *t, const ls_resumed *resumed, ls_error *err
     const ls_checkpoint_values values = ls_values(t);
     const ls_successor run = {&t->config, ls_engine_shards(t->engine), t->data, t->model, t->host};
     int status = ls_resume_load(&values, resumed, &run, err);
+    if (status == LS_OK)
+        status = ls_chain_go_on(t, resumed, err);
     if (status)
         return status;
     ls_engine_weights(t->engine)->has_slots = true;

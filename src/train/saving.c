@@ -3,6 +3,7 @@
 #include "train/saving.h"
 #include "base/clock.h"
 #include "engine/view.h"
+#include "train/chaining.h"
 
 /* ---- deciding ------------------------------------------------------------------------------- */
 
@@ -53,7 +54,11 @@ ls_due ls_checkpoint_due(const struct ls_trainer *t, const ls_moment *m)
     if (!t->dir.saver)
         return LS_DUE_NOTHING;
     switch (m->occasion) {
-    case LS_STEP_DONE: due = ls_is_multiple(m->steps, steps_between(t)); break;
+    case LS_STEP_DONE:
+        if (ls_chain_is_due(t, m->steps)) /* a verifier replays from here, so it must be kept */
+            return LS_DUE_MEANWHILE;
+        due = ls_is_multiple(m->steps, steps_between(t));
+        break;
     case LS_EPOCH_DONE:
         due = ls_is_multiple(t->position.epoch, c->checkpoint.every_epochs) ||
               (c->checkpoint.best && m->evaluated && is_best(t));
@@ -131,7 +136,9 @@ static ls_state describe(const struct ls_trainer *t)
                       .isa = t->reported.summary.isa,
                       .library = t->reported.summary.library,
                       .train_rows = ls_dataset_rows(t->data[LS_TRAIN]),
-                      .test_rows = ls_dataset_rows(t->data[LS_TEST])};
+                      .test_rows = ls_dataset_rows(t->data[LS_TEST]),
+                      .chain = t->agreement.chained ? &t->chain : NULL,
+                      .chained = t->chain.count};
     ls_standing_of(&state.standing, t);
     return state;
 }

@@ -9,6 +9,7 @@
 #include "nn/safetensors.h"
 #include "train/calls.h"
 #include "train/coordinator.h"
+#include "train/receipt.h"
 #include "train/run_files.h"
 #include "train/run_records.h"
 #include "train/saving.h"
@@ -325,6 +326,8 @@ static void end_run(ls_trainer *t, int *status, ls_error *first)
     keep_first_error(status, first, later_status, &later);
     later = *first;
     later_status = compare_ends(t, *status, &later);
+    keep_first_error(status, first, later_status, &later);
+    later_status = *status == LS_OK ? ls_write_receipt(t, &later) : LS_OK;
     keep_first_error(status, first, later_status, &later);
     if (*status == LS_EDIVERGED)
         ls_agreement_lost(t, first);

@@ -82,6 +82,8 @@ struct ls_trainer {
     ls_members members; /* the processes of the run */
     struct ls_coordination *coordination;
     ls_agreement agreement;
+    ls_chain chain;       /* hashes of states, if agreement.chained (chaining.h) */
+    bool driven;          /* the caller has trained single steps or replaced the weights */
     bool diverged;        /* ls_agreement_lost was called */
     ls_position position; /* how far the run is (checkpoint/checkpoint.h) */
     ls_run_files dir;     /* the run's directory and its saver */

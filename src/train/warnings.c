@@ -6,6 +6,7 @@
 #include "engine/view.h"
 #include "train/coordinator.h"
 #include "train/doubts.h"
+#include "train/receipt.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -139,4 +140,5 @@ void ls_warn_of_settings(struct ls_trainer *t)
     warn_of_rows(t, on_host);
     warn_of_idle(t);
     warn_of_single_rows(t);
+    ls_tell_receipt(t);
 }

@@ -93,7 +93,7 @@ static int save(const char *directory, int generation, const char *naming, int t
         fflush(stdout);
     }
     if (rc == LS_OK)
-        rc = ls_checkpoints_prune(directory, 2, name, NULL, NULL, err);
+        rc = ls_checkpoints_prune(directory, 2, name, NULL, 0, NULL, err);
     if (rc == LS_OK)
         rc = ls_replace_file(note_path(path, directory), text, (size_t)length, NULL, err);
     if (rc == LS_OK && talk)

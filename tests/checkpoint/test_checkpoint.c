@@ -211,11 +211,11 @@ static void all_but_the_newest_and_the_one_just_saved_go(void **state)
     for (uint64_t steps = 1; steps <= 6; steps++)
         save(p, steps, "x");
     ls_checkpoint_name(name, 2); /* the run was resumed from an older checkpoint */
-    assert_int_equal(ls_checkpoints_prune(p->files.directory, 2, name, NULL, NULL, &err), LS_OK);
+    assert_int_equal(ls_checkpoints_prune(p->files.directory, 2, name, NULL, 0, NULL, &err), LS_OK);
     for (uint64_t steps = 1; steps <= 6; steps++)
         assert_int_equal(access(file_of(p, steps), F_OK) == 0,
                          steps == 2 || steps == 5 || steps == 6);
-    assert_int_equal(ls_checkpoints_prune(p->files.directory, 9, name, NULL, NULL, &err), LS_OK);
+    assert_int_equal(ls_checkpoints_prune(p->files.directory, 9, name, NULL, 0, NULL, &err), LS_OK);
     assert_int_equal(access(file_of(p, 2), F_OK), 0);
 }
 
@@ -231,17 +231,17 @@ static void the_best_stays_whatever_step_it_is_of(void **state)
         const ls_best best = {.epoch = 1, .steps = of}, displaced = {2, 0, 2, 0, 9, of};
         for (uint64_t steps = 0; steps <= 3; steps++)
             save(p, steps, "x");
-        assert_int_equal(ls_checkpoints_prune(p->files.directory, 1, name, &best, NULL, &err),
+        assert_int_equal(ls_checkpoints_prune(p->files.directory, 1, name, &best, 0, NULL, &err),
                          LS_OK);
         for (uint64_t steps = 0; steps <= 3; steps++)
             assert_int_equal(access(file_of(p, steps), F_OK) == 0, steps == of || steps == 3);
-        assert_int_equal(ls_checkpoints_prune(p->files.directory, 1, name, &displaced, NULL, &err),
+        assert_int_equal(ls_checkpoints_prune(p->files.directory, 1, name, &displaced, 0, NULL, &err),
                          LS_OK);
         assert_int_equal(access(file_of(p, of), F_OK), 0);
     }
     const ls_best none = {0};
     save(p, 0, "x");
-    assert_int_equal(ls_checkpoints_prune(p->files.directory, 1, name, &none, NULL, &err), LS_OK);
+    assert_int_equal(ls_checkpoints_prune(p->files.directory, 1, name, &none, 0, NULL, &err), LS_OK);
     assert_int_not_equal(access(file_of(p, 0), F_OK), 0);
 }
 

@@ -1,0 +1,170 @@
+/* Writes the receipt of a run (receipt.h). */
+#include "train/receipt.h"
+
+#include "base/host.h"
+#include "engine/view.h"
+#include "store/durable.h"
+#include "train/chaining.h"
+#include "train/coordinator.h"
+
+#include <lockstep/version.h>
+#include <string.h>
+
+/* Returns whether the rows are those of the calling program. */
+static bool rows_are_given(const struct ls_trainer *t)
+{
+    bool given = ls_dataset_rows(t->data[LS_TRAIN]) == 0;
+    for (int i = 0; i < t->options.source_count; i++)
+        given |= strcmp(t->sources[i]->name, t->config.data_name) == 0;
+    return given;
+}
+
+const char *ls_unverifiable(const struct ls_trainer *t)
+{
+    const ls_config *c = &t->config;
+    if (rows_are_given(t) || t->driven)
+        return "its rows or weights come from the calling program, and no verifier has them";
+    if (t->position.lr > 0)
+        return "the calling program has set a learning rate that is not in the config";
+    if (c->shards == 0)
+        return "with shards \"devices\" its bits depend on the number of devices";
+    if (strcmp(c->allreduce, "ordered") != 0)
+        return "its bits depend on the number of devices, unless allreduce is \"ordered\"";
+    return t->dir.path || !ls_members_first(t) ? NULL : "it has no run_dir in which files are kept";
+}
+
+void ls_tell_receipt(const struct ls_trainer *t)
+{
+    const ls_config *c = &t->config;
+    const char *why = ls_unverifiable(t);
+    if (!c->receipt || !ls_members_first(t))
+        return;
+    if (why) {
+        ls_log(t->host, LS_LOG_WARNING, "receipt: this run cannot be verified: %s", why);
+        return;
+    }
+    const uint64_t steps = (uint64_t)t->coordination->steps * (uint64_t)c->epochs;
+    const unsigned count = ls_chain_count(steps, (uint32_t)c->batch_size);
+    const double each =
+        (double)t->model->floats * sizeof(float) * (1 + ls_optimizer_states(&c->optimizer)) * 1e-6;
+    ls_log(t->host, LS_LOG_INFO,
+           "receipt: %u checkpoints of %.3g MB are kept for a verifier, %.3g MB in all; replaying "
+           "everything takes as long as training",
+           count, each, each * count);
+}
+
+/* ---- the file ------------------------------------------------------------------------------- */
+
+static void put_hash(ls_json_writer *w, const char *key, const uint8_t hash[LS_SHA256_BYTES])
+{
+    char hex[LS_SHA256_HEX];
+    ls_sha256_hex(hex, hash);
+    ls_json_put_string(w, key, hex);
+}
+
+/* Writes the SHA-256 of a file that was read, unless there was none. */
+static void put_file(ls_json_writer *w, const char *key, const char *hex)
+{
+    if (hex[0])
+        ls_json_put_string(w, key, hex);
+}
+
+static int put_rows(ls_json_writer *w, const struct ls_trainer *t, ls_error *err)
+{
+    static const char *const names[LS_SUBSETS] = {[LS_TRAIN] = "training", [LS_TEST] = "test"};
+    int status = LS_OK;
+    ls_json_open_object(w, "data");
+    for (int s = 0; s < LS_SUBSETS && status == LS_OK; s++) {
+        const ls_dataset_info *info = ls_dataset_describe(t->data[s]);
+        uint8_t hash[LS_SHA256_BYTES];
+        status = ls_rows_sha256(hash, t->data[s], t->host, err);
+        ls_json_open_object(w, names[s]);
+        put_file(w, "file_sha256", info->images_sha256);
+        put_file(w, "labels_file_sha256", info->labels_sha256);
+        ls_json_put_uint(w, "rows", info->rows);
+        put_hash(w, "rows_sha256", hash);
+        ls_json_close(w);
+    }
+    ls_json_close(w);
+    return status;
+}
+
+static void put_entry(ls_json_writer *w, const char *key, uint64_t steps, const uint8_t *state,
+                      const uint8_t *link)
+{
+    ls_json_open_object(w, key);
+    ls_json_put_uint(w, "steps", steps);
+    put_hash(w, "state", state);
+    put_hash(w, "link", link);
+    ls_json_close(w);
+}
+
+/* Writes the chain, and the entry of the run's end, which is linked like the others. */
+static int put_chain(ls_json_writer *w, const struct ls_trainer *t, ls_error *err)
+{
+    const uint32_t batch = (uint32_t)t->config.batch_size;
+    uint8_t link[LS_SHA256_BYTES], state[LS_SHA256_BYTES];
+    uint64_t at = 0;
+    int status = ls_hash_state(state, t, err);
+    put_hash(w, "first_weights", t->chain.first);
+    ls_chain_link(link, &t->chain, 0, batch);
+    ls_json_open_array(w, "chain");
+    for (uint32_t i = 0; i < t->chain.count; i++) {
+        at = ls_chain_next(at, batch);
+        ls_chain_follow(link, link, at, t->chain.state[i]);
+        put_entry(w, NULL, at, t->chain.state[i], link);
+    }
+    ls_json_close(w);
+    ls_chain_follow(link, link, t->position.steps, state);
+    put_entry(w, "end", t->position.steps, state, link);
+    return status;
+}
+
+/* Writes the last evaluation; null if there was none. */
+static void put_evaluation(ls_json_writer *w, const struct ls_trainer *t)
+{
+    const ls_result *r = &t->reported.result;
+    ls_json_open_object(w, "evaluation");
+    ls_json_put_double(w, "test_loss", r->test_loss);
+    ls_json_put_double(w, "test_accuracy", t->reported.accuracy);
+    ls_json_put_string(w, "metric", r->metric);
+    ls_json_put_double(w, "value", r->metric_value);
+    ls_json_close(w);
+}
+
+static int compose(ls_json_writer *w, const struct ls_trainer *t, ls_error *err)
+{
+    ls_json_open_object(w, NULL);
+    ls_json_put_string(w, "format", "lockstep receipt 1");
+    ls_json_put_string(w, "program", ls_version());
+    ls_json_put_string(w, "library", t->reported.summary.library);
+    ls_config_write_recipe(w, "recipe", &t->config, ls_engine_shards(t->engine));
+    ls_json_put_int(w, "epochs", t->reported.result.epochs);
+    int status = put_rows(w, t, err);
+    if (status == LS_OK)
+        status = put_chain(w, t, err);
+    put_evaluation(w, t);
+    ls_json_put_string(w, "weights_sha256", t->reported.result.weights_sha256);
+    ls_json_close(w);
+    return status;
+}
+
+int ls_write_receipt(struct ls_trainer *t, ls_error *err)
+{
+    char path[LS_PATH_BYTES];
+    ls_json_writer w;
+    size_t length;
+    if (!t->config.receipt || !t->dir.path || ls_unverifiable(t))
+        return LS_OK;
+    ls_json_writer_init(&w, 0, t->host);
+    int status = compose(&w, t, err);
+    if (status == LS_OK)
+        ls_buffer_put(&w.out, "\n");
+    const char *text = status == LS_OK ? ls_json_writer_text(&w, &length, err) : NULL;
+    if (status == LS_OK)
+        status = text ? ls_replace_file(ls_path_join(path, t->dir.path, "receipt.json"), text,
+                                        length, t->host, err)
+                      : LS_ENOMEM;
+    ls_json_writer_fini(&w);
+    return status;
+}

@@ -1,0 +1,112 @@
+"""Checks a receipt as docs/verify.md describes it, without the program's own code: the hashes of the
+states from the kept checkpoints, the chain of links, the weights.
+
+    receipt.py TRAINER
+"""
+import hashlib
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+
+CONFIG = {
+    "data": {"name": "synthetic", "limit": 512}, "batch_size": 256, "shards": 2, "epochs": 105, "eval_every": 0,
+    "ema": 0.5, "receipt": True, "checkpoint": {"keep": 1}, "init": {"name": "kaiming"},
+    "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9},
+    "model": {"layers": [{"type": "avg_pool", "kernel": 4},
+                         {"type": "conv2d", "name": "c", "out": 2, "kernel": 3},
+                         {"type": "batch_norm", "name": "n"}, {"type": "flatten"},
+                         {"type": "dense", "name": "d", "out": 10}]},
+}
+BEGINS = [("data", "x"), ("data", "y"), ("data", "test_x"), ("data", "test_y"), ("init",)]
+
+
+def read_tensors(path):
+    """Returns the state's text and the tensors' bytes by name, in the order of the file."""
+    raw = path.read_bytes()
+    length, = struct.unpack("<Q", raw[:8])
+    header = json.loads(raw[8:8 + length])
+    notes = header.pop("__metadata__")
+    names = sorted(header, key=lambda name: header[name]["data_offsets"])
+    data = raw[8 + length:]
+    return notes["lockstep"], {n: data[slice(*header[n]["data_offsets"])] for n in names}
+
+
+def recipe_text(state):
+    """Cuts the recipe out of the state's text, without the keys with which a run only begins."""
+    recipe = json.loads(state)["recipe"]
+    for key in BEGINS:
+        recipe.get(key[0], {}).pop(key[1], None) if len(key) > 1 else recipe.pop(key[0], None)
+    return json.dumps(recipe, separators=(",", ":"))
+
+
+def state_hash(path, steps):
+    state, tensors = read_tensors(path)
+    hashed = hashlib.sha256(b"lockstep state 1\n")
+    hashed.update(f'{{"steps":{steps},"recipe":{recipe_text(state)}}}\n'.encode())
+    for name, data in tensors.items():
+        hashed.update(f"{name} {len(data) // 4}\n".encode() + data)
+    return hashed.hexdigest()
+
+
+def check(run):
+    receipt = json.loads((run / "receipt.json").read_text())
+    assert receipt["format"] == "lockstep receipt 1"
+    link = hashlib.sha256(b"lockstep chain 1\n" + bytes.fromhex(receipt["first_weights"])).digest()
+    entries = receipt["chain"] + [receipt["end"]]
+    assert [e["steps"] for e in entries] == [100, 200, 210], entries
+    for e in entries:
+        found = state_hash(run / "checkpoints" / f"step-{e['steps']:09}.safetensors", e["steps"])
+        assert found == e["state"], (e["steps"], found)
+        link = hashlib.sha256(link + struct.pack("<Q", e["steps"]) + bytes.fromhex(e["state"])).digest()
+        assert link.hex() == e["link"]
+    raw = (run / "weights.safetensors").read_bytes()
+    length, = struct.unpack("<Q", raw[:8])
+    assert hashlib.sha256(raw[8 + length:]).hexdigest() == receipt["weights_sha256"]
+    end = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()][-1]
+    assert end["weights_sha256"] == receipt["weights_sha256"]
+    assert end["test_accuracy"] == receipt["evaluation"]["test_accuracy"]
+    assert receipt["data"]["training"]["rows"] == 512
+    text = (run / "receipt.json").read_text()
+    assert text == json.dumps(receipt, separators=(",", ":")) + "\n", "the receipt is not canonical"
+    assert str(run) not in text and "time" not in receipt
+
+
+def verify(trainer, run):
+    def call(*more):
+        return subprocess.run([trainer, "verify", str(run), "--devices", "cpu:1", *more], capture_output=True, text=True)
+    done = call("--all")
+    assert done.returncode == 0 and done.stdout.startswith("verified: the whole training"), (done.stdout, done.stderr)
+    assert json.loads((run / "verified.json").read_text())["holds"] is True
+    honest = (run / "receipt.json").read_text()
+    forged = json.loads(honest)
+    forged["evaluation"]["test_loss"] /= 2
+    (run / "receipt.json").write_text(json.dumps(forged, separators=(",", ":")))
+    done = call("--segments", "0", "--to", str(run) + ".json")
+    assert done.returncode == 1 and "NOT verified: segment 3 of 3" in done.stdout, (done.stdout, done.stderr)
+    assert json.loads(pathlib.Path(str(run) + ".json").read_text())["from_step"] == 201
+    (run / "receipt.json").write_text(honest)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        config, run = pathlib.Path(folder) / "c.json", pathlib.Path(folder) / "run"
+        config.write_text(json.dumps(CONFIG | {"run_dir": str(run)}))
+        done = subprocess.run([sys.argv[1], str(config), "--devices", "cpu:2"], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        said = done.stdout + done.stderr
+        assert "receipt: 2 checkpoints of" in said, said
+        check(run)
+        verify(sys.argv[1], run)
+        done = subprocess.run([sys.argv[1], str(config), "--devices", "cpu:2", "--set", "shards=\"devices\"",
+                               "--set", "run_dir=" + json.dumps(str(run) + "-2"), "--set", "epochs=1"],
+                              capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert "this run cannot be verified: with shards" in done.stdout + done.stderr, done.stderr
+        assert not pathlib.Path(str(run) + "-2/receipt.json").exists()
+
+
+if __name__ == "__main__":
+    main()

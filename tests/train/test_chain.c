@@ -1,0 +1,481 @@
+/* Tests that the chain of a run with `receipt` has the same hashes on any devices, also if the run
+ * loses a device or is stopped and resumed, and that the checkpoints at its positions stay. Tests
+ * the receipt, and that a verification finds what was changed in it. */
+#include "data/scratch.h"
+#include "runner.h"
+#include "train/chaining.h"
+#include "train/train_fixture.h"
+#include "train/verify.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* 23 epochs of 10 steps of 256 rows, so the chain's positions are 100 and 200. The optimizer has
+ * two states and a moving average; batch norm has running statistics. */
+static const char config[] =
+    "{\"data\": {\"name\": \"synthetic\", \"limit\": 2560}, \"batch_size\": 256, \"shards\": 8,"
+    " \"epochs\": 23, \"eval_every\": 0, \"run_dir\": null, \"ema\": 0.9, \"receipt\": true,"
+    " \"checkpoint\": {\"every_epochs\": 3, \"every_seconds\": 1000, \"keep\": 1},"
+    " \"init\": {\"name\": \"kaiming\"}, \"schedule\": {\"name\": \"cosine\"},"
+    " \"augment\": {\"crop\": 2, \"flip\": true},"
+    " \"optimizer\": {\"name\": \"adamw\", \"lr\": 0.003, \"weight_decay\": 0.01},"
+    " \"model\": {\"layers\": [{\"type\": \"avg_pool\", \"kernel\": 4},"
+    " {\"type\": \"conv2d\", \"out\": 4, \"kernel\": 3}, {\"type\": \"batch_norm\"},"
+    " {\"type\": \"relu\"}, {\"type\": \"flatten\"}, {\"type\": \"dropout\", \"p\": 0.25},"
+    " {\"type\": \"dense\", \"out\": 10}]}}";
+
+/* What the tests compare of a run. */
+typedef struct outcome {
+    ls_chain chain;
+    char weights[65];
+} outcome;
+
+typedef struct stopper {
+    ls_trainer *trainer;
+    uint64_t after; /* the run is stopped after this step; 0: it is not */
+} stopper;
+
+static void on_progress(void *user, const ls_progress *p)
+{
+    const stopper *s = user;
+    if (s->after > 0 && (uint64_t)(p->epoch - 1) * p->steps + p->step == s->after)
+        ls_trainer_interrupt(s->trainer);
+}
+
+static void begin(fixture *f, stopper *s, const char *devices)
+{
+    fixture_begin(f);
+    *s = (stopper){0};
+    f->options.config_text = config;
+    f->callbacks.record = NULL;
+    f->callbacks.progress = on_progress;
+    f->callbacks.user = s;
+    fixture_set(f, devices);
+}
+
+/* Runs and ends the fixture. */
+static void run(outcome *out, fixture *f, stopper *s)
+{
+    s->trainer = fixture_open(f);
+    const int want = s->after > 0 ? LS_EINTERRUPTED : LS_OK;
+    if (ls_trainer_run(s->trainer, &f->err) != want)
+        fail_msg("%s", f->err.text);
+    out->chain = s->trainer->chain;
+    memcpy(out->weights, ls_trainer_result(s->trainer)->weights_sha256, sizeof out->weights);
+    assert_int_equal(ls_trainer_close(s->trainer, NULL), LS_OK);
+    fixture_end(f);
+}
+
+static void run_on(outcome *out, const char *devices, const char *more)
+{
+    fixture f;
+    stopper s;
+    begin(&f, &s, devices);
+    if (more)
+        fixture_set(&f, more);
+    run(out, &f, &s);
+}
+
+static void expect_same(const outcome *mine, const outcome *theirs, const char *what)
+{
+    assert_string_equal(mine->weights, theirs->weights);
+    assert_int_equal(mine->chain.count, theirs->chain.count);
+    for (uint32_t i = 0; i < mine->chain.count; i++)
+        if (memcmp(mine->chain.state[i], theirs->chain.state[i], LS_SHA256_BYTES) != 0)
+            fail_msg("%s: entry %u differs", what, (unsigned)i);
+}
+
+static outcome reference; /* of a run on two workers that nothing disturbs */
+
+/* The last link of the chain. Every machine must compute it, with each of its instruction sets. If
+ * the kernels' bits change (tests/train/test_portable_bits.c), it changes too. */
+#define LINK "af48450f0fd8cbf0c026d9f9f110edc13402a01238cf88b15a19b866f60cd365"
+
+static int make_reference(void **state)
+{
+    uint8_t link[LS_SHA256_BYTES];
+    char hex[LS_SHA256_HEX];
+    (void)state;
+    run_on(&reference, "devices=cpu:2", NULL);
+    ls_chain_link(link, &reference.chain, reference.chain.count, 256);
+    ls_sha256_hex(hex, link);
+    assert_string_equal(hex, LINK);
+    return 0;
+}
+
+static void the_chain_is_the_same_on_any_number_of_workers(void **state)
+{
+    static const char *const devices[] = {"devices=cpu:1", "devices=cpu:3", "devices=cpu:8"};
+    outcome other;
+    (void)state;
+    assert_int_equal(reference.chain.count, 2);
+    for (size_t i = 0; i < ROOM(devices); i++) {
+        run_on(&other, devices[i], i == 0 ? "threads=3" : NULL);
+        expect_same(&other, &reference, devices[i]);
+    }
+}
+
+static void other_recipes_have_other_chains(void **state)
+{
+    static const char *const more[] = {"seed=2", "optimizer.lr=0.0030000001", "augment.flip=false"};
+    outcome other;
+    (void)state;
+    for (size_t i = 0; i < ROOM(more); i++) {
+        run_on(&other, "devices=cpu:2", more[i]);
+        for (uint32_t k = 0; k < 2; k++)
+            assert_memory_not_equal(other.chain.state[k], reference.chain.state[k],
+                                    LS_SHA256_BYTES);
+    }
+}
+
+static void what_is_no_part_of_the_recipe_does_not_change_the_chain(void **state)
+{
+    static const char *const more[] = {"eval_every=1", "verify_every_steps=7", "name=other"};
+    outcome other;
+    (void)state;
+    for (size_t i = 0; i < ROOM(more); i++) {
+        run_on(&other, "devices=cpu:1", more[i]);
+        expect_same(&other, &reference, more[i]);
+    }
+}
+
+static void a_lost_device_does_not_change_the_chain(void **state)
+{
+    /* the steps at and after a position, and a copy of the weights at a position */
+    static const char *const faults[] = {"worker=1,step=100,kind=fail,stage=apply",
+                                         "worker=0,step=101,kind=fail,stage=start",
+                                         "worker=2,step=150,kind=fail,stage=merge"};
+    (void)state;
+    for (size_t i = 0; i < ROOM(faults); i++) {
+        fixture f;
+        stopper s;
+        outcome other;
+        begin(&f, &s, "devices=cpu:3");
+        f.sys.inject = faults + i;
+        f.sys.inject_count = 1;
+        run(&other, &f, &s);
+        expect_same(&other, &reference, faults[i]);
+    }
+}
+
+static int exists(const scratch *s, const char *run_dir, int steps)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s/checkpoints/step-%09d.safetensors", s->directory, run_dir,
+             steps);
+    return access(path, F_OK) == 0;
+}
+
+static void a_resumed_run_has_the_same_chain_and_keeps_its_checkpoints(void **state)
+{
+    /* before the first position, at it, after it, and at the end of an epoch */
+    static const uint64_t stops[] = {57, 100, 101, 190};
+    scratch place;
+    (void)state;
+    scratch_begin(&place);
+    for (size_t i = 0; i < ROOM(stops); i++) {
+        char run_dir[500], name[16], devices[32];
+        fixture f;
+        stopper s;
+        outcome other;
+        snprintf(name, sizeof name, "run-%d", (int)i);
+        snprintf(run_dir, sizeof run_dir, "run_dir=%s/%s", place.directory, name);
+        begin(&f, &s, "devices=cpu:3");
+        fixture_set(&f, run_dir);
+        s.after = stops[i];
+        run(&other, &f, &s);
+        assert_int_equal(other.chain.count, stops[i] / 100);
+        snprintf(devices, sizeof devices, "devices=cpu:%d", 1 + (int)i);
+        begin(&f, &s, devices);
+        fixture_set(&f, run_dir);
+        f.options.resume = run_dir + strlen("run_dir=");
+        run(&other, &f, &s);
+        expect_same(&other, &reference, run_dir);
+        assert_true(exists(&place, name, 100) && exists(&place, name, 200));
+        assert_true(exists(&place, name, 230));
+        assert_false(exists(&place, name, (int)stops[i]) && stops[i] != 100);
+    }
+    scratch_end(&place);
+}
+
+static void a_kept_checkpoint_has_the_state_of_its_entry(void **state)
+{
+    char run_dir[500];
+    uint8_t found[LS_SHA256_BYTES];
+    fixture f;
+    stopper s;
+    outcome other;
+    scratch place;
+    (void)state;
+    scratch_begin(&place);
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s/run", place.directory);
+    begin(&f, &s, "devices=cpu:2");
+    fixture_set(&f, run_dir);
+    run(&other, &f, &s);
+    for (int i = 1; i >= 0; i--) {
+        begin(&f, &s, "devices=cpu:1");
+        fixture_set(&f, run_dir);
+        f.options.resume = run_dir + strlen("run_dir=");
+        f.options.resume_at = (uint64_t)(i + 1) * 100;
+        ls_trainer *t = fixture_open(&f);
+        assert_int_equal(t->chain.count, i + 1);
+        assert_int_equal(ls_hash_state(found, t, &f.err), LS_OK);
+        assert_memory_equal(found, reference.chain.state[i], sizeof found);
+        assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
+        fixture_end(&f);
+    }
+    scratch_end(&place);
+}
+
+/* ---- the receipt ---------------------------------------------------------------------------- */
+
+/* Reads the receipt of a run. Returns its length; 0: there is none. */
+static size_t read_receipt(char *out, size_t size, const char *run)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/receipt.json", run);
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return 0;
+    const size_t length = fread(out, 1, size - 1, file);
+    out[length] = '\0';
+    fclose(file);
+    return length;
+}
+
+static void receipts_are_the_same_wherever_a_run_was_made(void **state)
+{
+    static char first[8192], other[8192];
+    char run_dir[500];
+    scratch place;
+    fixture f;
+    stopper s;
+    outcome o;
+    (void)state;
+    scratch_begin(&place);
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s/one", place.directory);
+    run_on(&o, "devices=cpu:1", run_dir);
+    const size_t length = read_receipt(first, sizeof first, run_dir + strlen("run_dir="));
+    assert_true(length > 1000);
+    assert_null(strstr(first, place.directory));
+    assert_non_null(strstr(first, o.weights));
+    assert_non_null(strstr(first, "\"end\":{\"steps\":230,"));
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s/two", place.directory);
+    begin(&f, &s, "devices=cpu:3");
+    fixture_set(&f, run_dir);
+    s.after = 111;
+    run(&o, &f, &s);
+    assert_int_equal(read_receipt(other, sizeof other, run_dir + strlen("run_dir=")), 0);
+    begin(&f, &s, "devices=cpu:2");
+    fixture_set(&f, run_dir);
+    f.options.resume = run_dir + strlen("run_dir=");
+    run(&o, &f, &s);
+    assert_int_equal(read_receipt(other, sizeof other, run_dir + strlen("run_dir=")), length);
+    assert_string_equal(other, first);
+    scratch_end(&place);
+}
+
+static void a_run_that_cannot_be_verified_has_no_receipt(void **state)
+{
+    static const char *const more[] = {"shards=devices", "allreduce=naive", "receipt=false"};
+    char run_dir[500], text[16];
+    scratch place;
+    (void)state;
+    scratch_begin(&place);
+    for (size_t i = 0; i < ROOM(more); i++) {
+        fixture f;
+        stopper s;
+        outcome o;
+        snprintf(run_dir, sizeof run_dir, "run_dir=%s/run-%d", place.directory, (int)i);
+        begin(&f, &s, "devices=cpu:2");
+        fixture_set(&f, "epochs=1");
+        fixture_set(&f, run_dir);
+        fixture_set(&f, more[i]);
+        run(&o, &f, &s);
+        assert_int_equal(read_receipt(text, sizeof text, run_dir + strlen("run_dir=")), 0);
+    }
+    scratch_end(&place);
+}
+
+static void a_run_that_was_begun_without_receipt_cannot_get_one(void **state)
+{
+    char run_dir[500];
+    fixture f;
+    stopper s;
+    outcome other;
+    scratch place;
+    ls_trainer *t;
+    (void)state;
+    scratch_begin(&place);
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s/run", place.directory);
+    begin(&f, &s, "devices=cpu:2");
+    fixture_set(&f, run_dir);
+    fixture_set(&f, "receipt=false");
+    s.after = 120;
+    run(&other, &f, &s);
+    assert_int_equal(other.chain.count, 0);
+    begin(&f, &s, "devices=cpu:2");
+    fixture_set(&f, run_dir);
+    f.options.resume = run_dir + strlen("run_dir=");
+    assert_int_equal(ls_trainer_open(&t, &f.options, &f.err), LS_ECONFIG);
+    assert_non_null(strstr(f.err.text, "lacks hashes of earlier states"));
+    assert_non_null(strstr(f.err.text, "set receipt to false"));
+    fixture_end(&f);
+    scratch_end(&place);
+}
+
+/* ---- verification --------------------------------------------------------------------------- */
+
+/* Writes a changed receipt. Links it anew, as a prover would who knows how. */
+static void write_receipt(const char *run, cJSON *receipt)
+{
+    static ls_chain chain;
+    uint8_t link[LS_SHA256_BYTES], state[LS_SHA256_BYTES];
+    char hex[LS_SHA256_HEX], path[600];
+    ls_sha256_from_hex(chain.first, cJSON_GetObjectItem(receipt, "first_weights")->valuestring);
+    ls_chain_link(link, &chain, 0, 256);
+    cJSON *list = cJSON_GetObjectItem(receipt, "chain");
+    for (cJSON *e = list->child; e; e = e == cJSON_GetObjectItem(receipt, "end") ? NULL
+                                        : e->next                                ? e->next
+                                                  : cJSON_GetObjectItem(receipt, "end")) {
+        ls_sha256_from_hex(state, cJSON_GetObjectItem(e, "state")->valuestring);
+        ls_chain_follow(link, link, (uint64_t)cJSON_GetObjectItem(e, "steps")->valuedouble, state);
+        ls_sha256_hex(hex, link);
+        cJSON_ReplaceItemInObject(e, "link", cJSON_CreateString(hex));
+    }
+    char *text = cJSON_PrintUnformatted(receipt);
+    snprintf(path, sizeof path, "%s/receipt.json", run);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+    cJSON_free(text);
+}
+
+static ls_verdict verify(const char *run, bool all)
+{
+    static const char *set[] = {"devices=cpu:1"};
+    const ls_trainer_options o = {.size = sizeof o, .set = set, .set_count = 1};
+    const ls_verify_options v = {.run = run, .trainer = &o, .all = all, .seed = 1};
+    ls_verdict verdict;
+    ls_error err;
+    if (ls_verify(&verdict, &v, &err) != LS_OK)
+        fail_msg("%s", err.text);
+    return verdict;
+}
+
+static void make_run(char run[300], const scratch *place)
+{
+    char run_dir[400];
+    outcome o;
+    snprintf(run, 300, "%s/run", place->directory);
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
+    run_on(&o, "devices=cpu:3", run_dir);
+}
+
+static void an_honest_run_is_verified_on_other_devices(void **state)
+{
+    char run[300];
+    scratch place;
+    (void)state;
+    scratch_begin(&place);
+    make_run(run, &place);
+    ls_verdict v = verify(run, true);
+    assert_string_equal(v.text,
+                        "verified: the whole training was replayed and ends with the same weights");
+    assert_true(v.holds && v.replayed == 3 && v.segment == -1);
+    v = verify(run, false);
+    assert_string_equal(v.text, "not refuted: 2 of 3 segments were replayed, and nothing differs");
+    assert_true(v.holds);
+    scratch_end(&place);
+}
+
+/* Changes the last digit of a hash. */
+static void change_hash(cJSON *object, const char *key)
+{
+    char *hex = cJSON_GetObjectItem(object, key)->valuestring;
+    hex[63] = hex[63] == '0' ? '1' : '0';
+}
+
+static void a_changed_receipt_is_refuted_with_the_place(void **state)
+{
+    static const struct {
+        const char *what, *said;
+        int segment;
+    } cases[] = {{"first_weights", "begins with other weights", -1},
+                 {"entry 0", "segment 1 of 3, from step 1 to step 100", 0},
+                 {"entry 1", "segment 2 of 3, from step 101 to step 200", 1},
+                 {"end", "segment 3 of 3, from step 201 to step 230", 2},
+                 {"training", "the training rows are not those", -1},
+                 {"test", "the test rows are not those", -1},
+                 {"weights_sha256", "weights.safetensors has other weights", -1},
+                 {"evaluation", "test loss", 2},
+                 {"seed", "does not have the recipe", -1},
+                 {"steps", "is after 199 steps, not after 200", -1},
+                 {"shorter", "does not have 1 entries", -1}};
+    static char text[8192];
+    char run[300];
+    scratch place;
+    (void)state;
+    scratch_begin(&place);
+    make_run(run, &place);
+    assert_true(read_receipt(text, sizeof text, run) > 0);
+    for (size_t i = 0; i < ROOM(cases); i++) {
+        const char *what = cases[i].what;
+        cJSON *r = cJSON_Parse(text), *list = cJSON_GetObjectItem(r, "chain");
+        if (strncmp(what, "entry", 5) == 0)
+            change_hash(cJSON_GetArrayItem(list, what[6] - '0'), "state");
+        else if (strcmp(what, "end") == 0)
+            change_hash(cJSON_GetObjectItem(r, "end"), "state");
+        else if (strcmp(what, "training") == 0 || strcmp(what, "test") == 0)
+            change_hash(cJSON_GetObjectItem(cJSON_GetObjectItem(r, "data"), what), "rows_sha256");
+        else if (strcmp(what, "evaluation") == 0)
+            cJSON_SetNumberValue(
+                cJSON_GetObjectItem(cJSON_GetObjectItem(r, "evaluation"), "test_loss"), 0.125);
+        else if (strcmp(what, "seed") == 0)
+            cJSON_SetNumberValue(cJSON_GetObjectItem(cJSON_GetObjectItem(r, "recipe"), "seed"), 77);
+        else if (strcmp(what, "steps") == 0)
+            cJSON_SetNumberValue(cJSON_GetObjectItem(cJSON_GetArrayItem(list, 1), "steps"), 199);
+        else if (strcmp(what, "shorter") == 0)
+            cJSON_DeleteItemFromArray(list, 1);
+        else
+            change_hash(r, what);
+        write_receipt(run, r);
+        cJSON_Delete(r);
+        const ls_verdict v = verify(run, true);
+        if (v.holds || !strstr(v.text, cases[i].said) || v.segment != cases[i].segment)
+            fail_msg("%s: %s (segment %d)", what, v.text, v.segment);
+    }
+    scratch_end(&place);
+}
+
+LS_TESTS(train_verify, "integration")
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_honest_run_is_verified_on_other_devices),
+        cmocka_unit_test(a_changed_receipt_is_refuted_with_the_place),
+    };
+    if (!has_backend("cpu"))
+        return 77;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+LS_TESTS(train_chain, "integration")
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_chain_is_the_same_on_any_number_of_workers),
+        cmocka_unit_test(other_recipes_have_other_chains),
+        cmocka_unit_test(what_is_no_part_of_the_recipe_does_not_change_the_chain),
+        cmocka_unit_test(a_lost_device_does_not_change_the_chain),
+        cmocka_unit_test(a_resumed_run_has_the_same_chain_and_keeps_its_checkpoints),
+        cmocka_unit_test(a_kept_checkpoint_has_the_state_of_its_entry),
+        cmocka_unit_test(receipts_are_the_same_wherever_a_run_was_made),
+        cmocka_unit_test(a_run_that_cannot_be_verified_has_no_receipt),
+        cmocka_unit_test(a_run_that_was_begun_without_receipt_cannot_get_one),
+    };
+    if (!has_backend("cpu"))
+        return 77;
+    return cmocka_run_group_tests(tests, make_reference, NULL);
+}
