@@ -13,10 +13,8 @@
 /* Returns whether the rows are those of the calling program. */
 static bool rows_are_given(const struct ls_trainer *t)
 {
-    bool given = ls_dataset_rows(t->data[LS_TRAIN]) == 0;
-    for (int i = 0; i < t->options.source_count; i++)
-        given |= strcmp(t->sources[i]->name, t->config.data_name) == 0;
-    return given;
+    return ls_dataset_rows(t->data[LS_TRAIN]) == 0 ||
+           ls_dataset_form_of(t->config.data_name) == LS_DATA_OF_CALLER;
 }
 
 const char *ls_unverifiable(const struct ls_trainer *t)

@@ -375,6 +375,8 @@ static void add_files(swarm_case *c, draws *d)
         if (c->evaluates)
             cJSON_AddBoolToObject(checkpoint, "best", (int)draw(d, 2));
     }
+    if (one_in(d, 6))
+        cJSON_AddBoolToObject(c->config, "receipt", (int)draw(d, 2));
     if (one_in(d, 6)) {
         static const char *const names[] = {"loss", "accuracy", "confusion", "top5"};
         cJSON *metrics = cJSON_AddObjectToObject(c->config, "metrics");

@@ -24,7 +24,7 @@ for verb in $(sed -n '/^$/q; p' stdout.txt | grep -o "\(trainer\||\) [a-z-]* " |
     [ "$(wc -L <stdout.txt)" -le 100 ] || fail "expected lines of at most 100 columns"
 done
 label='the help of each verb'
-[ "$(find help -type f | wc -l)" -eq 13 ] || fail "expected 12 verbs, found $(ls help)"
+[ "$(find help -type f | wc -l)" -eq 14 ] || fail "expected 13 verbs, found $(ls help)"
 awk -f "$here/help.awk" help/* >told.txt || fail "$(cat told.txt)"
 label='trainer --help'
 run -h

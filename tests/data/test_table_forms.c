@@ -280,25 +280,28 @@ static void what_is_no_number_is_said_for_what_it_is(void **state)
 {
     static const struct {
         const char *text, *is;
+        const char *first; /* the same for a first value of a column; NULL where it is read */
     } row[] = {
-        {"12%", "a percentage"},
-        {"12.5 %", "a percentage"},
-        {"$1200", "an amount of money"},
-        {"1200 \xE2\x82\xAC", "an amount of money"},
-        {"-$5", "an amount of money"},
-        {"2013-01-02", "a date"},
-        {"2013-01-02T10:00:00Z", "a date"},
-        {"1/2/2013", "a date"},
-        {"02.01.2013", "a date"},
-        {"2013-01-02 10:00", "a date"},
-        {"10:30", "a time"},
-        {"10:30:05", "a time"},
+        {"12%", "a percentage", "a percentage"},
+        {"12.5 %", "a percentage", "a percentage"},
+        {"$1200", "an amount of money", "an amount of money"},
+        {"1200 \xE2\x82\xAC", "an amount of money", "an amount of money"},
+        {"-$5", "an amount of money", "an amount of money"},
+        {"2013-01-02", "a date", NULL},
+        {"2013-01-02T10:00:00Z", "a date", NULL},
+        {"1/2/2013", "a date", "dates that can be read in one way"},
+        {"02.01.2013", "a date", "dates that can be read in one way"},
+        {"2013-01-02 10:00", "a date", NULL},
+        {"10:30", "a time", NULL},
+        {"10:30:05", "a time", NULL},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         char text[128];
         snprintf(text, sizeof text, "a,y\n%s,u\n%s,v\n", row[i].text, row[i].text);
-        refuses(*state, text, classes, row[i].is);
-        refuses(*state, text, classes, "data.categorical");
+        if (row[i].first) {
+            refuses(*state, text, classes, row[i].first);
+            refuses(*state, text, classes, "data.categorical");
+        }
         snprintf(text, sizeof text, "a,y\n1,u\n%s,v\n", row[i].text);
         refuses(*state, text, classes, row[i].is);
         ls_data_keys keys = classes;
