@@ -85,9 +85,14 @@ def words_of(command, run):
         run = "runs/table"
     if "--folds" in command:  # a config whose network fits its data
         command = command.replace("CONFIG", "table.json")
+    if "receipt=true" in command:  # a run that the page verifies afterwards
+        command = command.replace("CONFIG", "table.json") + " --set run_dir=runs/proved"
+    if " verify " in command:
+        run = "runs/proved"
     if "NEW.npy" in command:  # the page has made a model of arrays before
         command = command.replace("latest", "runs/arrays")
-    for name, stands_for in (("runs/RUN", run), ("RUN", run), ("CONFIG", "config.json"), ("DIRECTORY", "photos"),
+    for name, stands_for in (("runs/RUN", run), ("RUN", run), ("CONFIG", "config.json"), ("RECEIPT", "runs/proved/receipt.json"),
+                              ("DIRECTORY", "photos"),
                               ("FOLDER", "photos"), ("DATA", "wine.csv"), ("MORE_PHOTOS", "photos/a"),
                               ("NEW.jpg", "picture.png"), ("NEW.npy", "x.npy"), ("NEW", "NEW.csv")):
         command = re.sub(rf"(?<![\w/]){re.escape(name)}\b(?!\.)", stands_for, command)
