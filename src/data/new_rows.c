@@ -226,7 +226,7 @@ static void take_value(const reading *r, const char *text, double *out, const ch
     unsigned form = 0;
     const char decimal = r->format->prep->target_decimal;
     if (!ls_number_read(text, strlen(text), decimal, out, &form) || !isfinite((float)*out))
-        *expected = "a finite number";
+        *expected = "a finite number that a float holds";
     else if (form & LS_FORM_COMMA_OR_GROUP && !decimal)
         *expected = "a number that can be read in only one way";
 }
@@ -649,7 +649,7 @@ static int fill_targets(const ls_input_format *format, const ls_array *y, ls_res
         r->exact[i] = ls_array_number(y, i);
         r->targets[i] = (float)r->exact[i];
         if (!isfinite(r->targets[i]))
-            return fail_number(y, i, r->exact[i], "a finite number", err);
+            return fail_number(y, i, r->exact[i], "a finite number that a float holds", err);
     }
     return status;
 }
