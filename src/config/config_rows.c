@@ -551,7 +551,7 @@ const ls_config_key ls_config_keys[] = {
      .help = "`csv`, `folder`: file or directory of the test rows"},
     {"data", "target", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.target), FORM(names),
      .help = "`csv`: name of the column that is predicted"},
-    {"data", "weight", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.weight),
+    {"data", "weight", LS_KEY_TEXT, LS_RECIPE_OF_MODEL, AT(data_keys.weight),
      .help = "`csv`: name of the column with the weights of the rows; it is no input. Absent: all "
              "weights are 1 ([weights](data.md#weights-of-rows))"},
     {"data", "categorical", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.categorical), 0, 1, FORM(names),

@@ -559,7 +559,9 @@ static int ready_values(const ls_prep *p, const void *raw, bool wide, float *rea
         return LS_OK;
     const bool held = isfinite((float)bad_value) != 0;
     ls_fail(err, LS_EDATA, "column %zu: expected a %s, found %g", bad,
-            held ? "number that a float holds once it is scaled" : "finite number that a float holds", bad_value);
+            held ? "number that a float holds once it is scaled"
+                 : "finite number that a float holds",
+            bad_value);
     *found = LS_PREP_UNKNOWN;
     return p && p->unknown == LS_UNKNOWN_ERROR ? LS_EDATA : LS_OK;
 }

@@ -193,7 +193,8 @@ static void half_floats_and_wide_labels_are_read_exactly(void **state)
     y[3] = 0;
     bytes_put(s, "y.npy",
               bytes_npy("{'descr': '>u8', 'fortran_order': False, 'shape': (7,), }", y, 56));
-    refuses(s, "npy", "", xy, LS_EDATA, "row 0, column 0: expected a finite number that a float holds, found inf");
+    refuses(s, "npy", "", xy, LS_EDATA,
+            "row 0, column 0: expected a finite number that a float holds, found inf");
 }
 
 static void keep_warning(void *user, ls_log_level level, const char *text)
@@ -234,9 +235,10 @@ static void holes_are_filled_by_the_stated_rule(void **state)
     bytes_put(s, "x.npy", file);
     bytes_put(s, "y.npy",
               bytes_npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", y, sizeof y));
-    refuses(s, "npy", "", xy, LS_EDATA,
-            "x.npy: x: row 0, column 1: expected a finite number that a float holds, found nan; set data.missing to "
-            "\"zero\" or \"mean\" to replace missing numbers");
+    refuses(
+        s, "npy", "", xy, LS_EDATA,
+        "x.npy: x: row 0, column 1: expected a finite number that a float holds, found nan; set data.missing to "
+        "\"zero\" or \"mean\" to replace missing numbers");
     for (int rule = LS_MISSING_ZERO; rule <= LS_MISSING_MEAN; rule++) {
         ls_dataset *split[2];
         ls_data_keys keys = xy;
