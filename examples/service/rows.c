@@ -88,6 +88,18 @@ static void put_classes(cJSON *to, const room *r)
         cJSON_AddNumberToObject(shares, name_of(r, i, number), r->outputs[i]);
 }
 
+/* Creates a number with all its digits. cJSON's own writes 15 of them if what is left is small. */
+static cJSON *exact(double value)
+{
+    char text[32];
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    return cJSON_CreateRaw(text);
+}
+
 /* Adds the prediction of a row, or its error, to the list. */
 static void put_row(cJSON *list, room *r, const cJSON *object, uint32_t *predicted)
 {
@@ -99,11 +111,11 @@ static void put_row(cJSON *list, room *r, const cJSON *object, uint32_t *predict
     else if (r->info.task == LS_TASK_CLASSES)
         put_classes(to, r);
     else if (r->info.outputs == 1)
-        cJSON_AddNumberToObject(to, "value", r->outputs[0]);
+        cJSON_AddItemToObject(to, "value", exact(r->outputs[0]));
     else {
         cJSON *values = cJSON_AddArrayToObject(to, "values");
         for (int i = 0; i < r->info.outputs; i++)
-            cJSON_AddItemToArray(values, cJSON_CreateNumber(r->outputs[i]));
+            cJSON_AddItemToArray(values, exact(r->outputs[i]));
     }
     *predicted += status == LS_OK;
     cJSON_AddItemToArray(list, to);

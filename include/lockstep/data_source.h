@@ -49,8 +49,8 @@ typedef struct ls_data_source {
     int channels, height, width; /* shape of a row */
     int classes;                 /* number of classes, ≥ 2; 0: the targets are floats */
     /* Number of training rows, which one epoch visits once each. 0 is allowed if `streamed` is set:
-     * the program then trains with ls_trainer_step only, and there are no epochs: rules that depend
-     * on the epoch, such as a schedule by epochs, use epoch 1. */
+     * the program then trains with ls_trainer_step only, and there are no epochs: a schedule by
+     * epochs needs `epoch_steps`, and other rules that depend on the epoch use epoch 1. */
     uint32_t train_rows;
     uint32_t test_rows; /* number of test rows; 0: the model is not evaluated */
     int streamed;       /* non-zero: training rows are streamed; zero: resident. Test rows are

@@ -2,8 +2,9 @@
  * objects and throws errors as exceptions. The rules of the C headers apply. `get` returns the C
  * object, for C functions that have no method, as in lockstep::check(ls_trainer_load,
  * trainer.get(), "file"). No exception may leave a C callback: the constructor of `trainer` takes
- * functions that may throw, and `guarded` runs the body of other callbacks. An object that was moved from is
- * empty: `get` returns NULL, it can be destroyed or assigned to, other methods throw LS_EINVAL. */
+ * functions that may throw, and `guarded` runs the body of other callbacks. An object that was
+ * moved from is empty: `get` returns NULL, it can be destroyed or assigned to, other methods throw
+ * LS_EINVAL. */
 #ifndef LOCKSTEP_LOCKSTEP_HPP
 #define LOCKSTEP_LOCKSTEP_HPP
 #include <lockstep/model.h>
@@ -95,7 +96,7 @@ class trainer {
     struct listener {
         callbacks call;
         ls_trainer *trainer = nullptr; /* NULL while it is opened */
-        ls_error failed{};             /* first exception of a callback without a status */
+        ls_error failed{}; /* first exception of a callback without a status; cleared by `run` */
         template <class F> void guard(F &&f)
         {
             ls_error why{};
@@ -152,7 +153,8 @@ public:
     {
         ls_error err{};
         const int status = ls_trainer_run(held(get()), &err);
-        if (heard && heard->failed.status != LS_OK) throw error(heard->failed);
+        const ls_error failed = heard ? std::exchange(heard->failed, ls_error{}) : ls_error{};
+        if (failed.status != LS_OK) throw error(failed);
         if (status != LS_OK) throw error(err);
     }
     /* Asks `run` or `step` to stop. Any thread. */

@@ -251,7 +251,9 @@ int ls_rows_predict(const ls_rows *rows, uint32_t first, uint32_t n, int form, v
 void ls_rows_close(ls_rows *rows);
 
 /* Evaluates the model on the rows of a file that has the targets too, as `trainer eval --data`
- * does. `options` may be NULL. The caller sets out->size. Any thread.
+ * does. If the rows of the training table had weights (data.weight), and the file has the column of
+ * weights, its rows count as their weights. `options` may be NULL. The caller sets out->size. Any
+ * thread.
  * Errors: those of ls_rows_open (the targets are missing, for example), LS_EDEVICE, LS_ESYSTEM. */
 int ls_model_evaluate(const ls_model *model, const char *path, const ls_rows_options *options,
                       ls_evaluation *out, ls_error *err);

@@ -458,6 +458,12 @@ static bool learns_values(const ls_config *c)
     return loss && loss->scales;
 }
 
+bool ls_config_loss_is_of_vectors(const ls_config *c)
+{
+    const bool any = !c->loss_name || strcmp(c->loss_name, "auto") == 0;
+    return !any && ls_loss_find(c->loss_name, true) && !ls_loss_find(c->loss_name, false);
+}
+
 static ls_dataset_spec data_spec(const ls_config *c)
 {
     ls_dataset_spec spec = {.name = c->data_name,
@@ -469,8 +475,10 @@ static ls_dataset_spec data_spec(const ls_config *c)
     k->standardize = ls_config_standardizes(c, "standardize", k->standardize);
     k->standardize_target =
         learns_values(c) && ls_config_standardizes(c, "standardize_target", k->standardize_target);
-    const bool any = !c->loss_name || strcmp(c->loss_name, "auto") == 0;
-    k->vectors = !any && !ls_loss_find(c->loss_name, false);
+    k->vectors = ls_config_loss_is_of_vectors(c);
+    if (k->vectors && k->labels == LS_LABELS_AUTO &&
+        ls_dataset_form_of(c->data_name) == LS_DATA_TABLE)
+        k->labels = LS_LABELS_VALUES;
     return spec;
 }
 

@@ -266,6 +266,10 @@ const ls_json *ls_config_model_doc(const ls_config *config);
 int ls_config_fail(ls_error *err, const ls_config *config, const char *key, int status,
                    const char *format, ...) __attribute__((format(printf, 5, 6)));
 
+/* Returns whether the config names a loss that compares vectors, so that targets are values or
+ * yes-or-no answers, not classes. */
+bool ls_config_loss_is_of_vectors(const ls_config *config);
+
 /* Opens both splits of the data that a config names. `options` contain the directories to search
  * and the caller's own data sources. `labels_only`: as in ls_dataset_spec. Errors: those of
  * ls_dataset_open; LS_ECONFIG with line and column of the key. */

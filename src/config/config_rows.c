@@ -551,7 +551,7 @@ const ls_config_key ls_config_keys[] = {
      .help = "`csv`, `folder`: file or directory of the test rows"},
     {"data", "target", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.target), FORM(names),
      .help = "`csv`: name of the column that is predicted"},
-    {"data", "weight", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.weight),
+    {"data", "weight", LS_KEY_TEXT, LS_RECIPE_OF_MODEL, AT(data_keys.weight),
      .help = "`csv`: name of the column with the weights of the rows; it is no input. Absent: all "
              "weights are 1 ([weights](data.md#weights-of-rows))"},
     {"data", "categorical", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.categorical), 0, 1, FORM(names),
@@ -598,8 +598,8 @@ const ls_config_key ls_config_keys[] = {
              "and deviations are computed; they then stay as they are"},
     {"data", "labels", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.labels), .choices = label_forms,
      .help = "how targets are used: as `\"classes\"` or as `\"values\"`; `\"auto\"`: as classes "
-             "in a `csv`, and elsewhere if there is one whole number for each row; otherwise as "
-             "values"},
+             "in a `csv`, and elsewhere if there is one whole number for each row; otherwise, and "
+             "with a `loss` of vectors, as values"},
     {"data", "classes", LS_KEY_INT, LS_RECIPE, AT(data_keys.classes), 0, 0, INT_MAX,
      .help = "number of classes; 0: as many as the training rows have"},
     {"data", "missing", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.missing), .choices = at_missing,

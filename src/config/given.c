@@ -12,13 +12,14 @@ struct ls_given_data {
     ls_config config; /* owns the texts in look->given */
 };
 
-/* The keys that every config must have, with any value: only `data` is used. */
+/* The keys that every config must have, with any value: only `data` and `loss` are used. */
 static const char least[] =
     "{\"model\": {\"layers\": []}, \"optimizer\": {\"name\": \"sgd\", \"lr\": 1}}";
 
-static bool is_of_data(const char *assignment)
+static bool is_about_data(const char *assignment)
 {
-    return strncmp(assignment, "data.", 5) == 0 || strncmp(assignment, "data=", 5) == 0;
+    return strncmp(assignment, "data.", 5) == 0 || strncmp(assignment, "data=", 5) == 0 ||
+           strncmp(assignment, "loss=", 5) == 0;
 }
 
 int ls_given_data_read(ls_given_data **out, ls_inspection *look, const char *const *set, int count,
@@ -30,7 +31,7 @@ int ls_given_data_read(ls_given_data **out, ls_inspection *look, const char *con
         .size = sizeof o, .config_text = least, .set = some, .host = look->host};
     int status = g && some ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for the options");
     for (int i = 0; status == LS_OK && i < count; i++)
-        if (is_of_data(set[i]))
+        if (is_about_data(set[i]))
             some[o.set_count++] = set[i];
     if (status == LS_OK) {
         *g = (ls_given_data){.host = look->host};
@@ -46,6 +47,8 @@ int ls_given_data_read(ls_given_data **out, ls_inspection *look, const char *con
         .limit = (uint32_t)c->data_limit,
         .keys = c->data_keys,
     };
+    if (look->given.keys.labels == LS_LABELS_AUTO && ls_config_loss_is_of_vectors(c))
+        look->given.keys.labels = LS_LABELS_VALUES;
     return LS_OK;
 }
 

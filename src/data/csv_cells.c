@@ -122,7 +122,7 @@ static int take_value(const ls_csv *c, ls_csv_column *col, double value, float *
     if (is_weight(c, col) && !ls_is_row_weight(value))
         return ls_csv_fail_field(c, col, LS_ROW_WEIGHT);
     if (!isfinite((float)value))
-        return ls_csv_fail_field(c, col, "a finite number");
+        return ls_csv_fail_field(c, col, "a finite number that a float holds");
     col->rounding = fmax(col->rounding, fabs(value - (double)(float)value));
     put_number(col, value, cell);
     return LS_OK;

@@ -158,13 +158,14 @@ static int name_numbers(const arrays *a, ls_resident *r)
 static int fail_number(const arrays *a, const ls_array *array, const char *name, size_t i, double v)
 {
     const size_t row = ls_array_row(array);
-    return ls_fail(a->o->err, LS_EDATA,
-                   "%.200s: %s: row %zu, column %zu: expected a finite number, found %g%s",
-                   array->path, name, i / row, i % row, v,
-                   isnan(v) && (array == &a->split[0].x || array == &a->split[1].x) &&
-                           !a->o->spec->keys.input_format
-                       ? "; set data.missing to \"zero\" or \"mean\" to replace missing numbers"
-                       : "");
+    return ls_fail(
+        a->o->err, LS_EDATA,
+        "%.200s: %s: row %zu, column %zu: expected a finite number that a float holds, found %g%s",
+        array->path, name, i / row, i % row, v,
+        isnan(v) && (array == &a->split[0].x || array == &a->split[1].x) &&
+                !a->o->spec->keys.input_format
+            ? "; set data.missing to \"zero\" or \"mean\" to replace missing numbers"
+            : "");
 }
 
 /* Returns the index in the file of number `i` of the dataset, whose rows are

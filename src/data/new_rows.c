@@ -76,6 +76,7 @@ typedef struct reading {
      * WEIGHT */
     int *column;
     int columns;
+    bool weighted;        /* the file has the column of weights, which is read */
     ls_row_blocks rows;   /* of `read_row` */
     double *raw;          /* [features]: the raw row (prep/prep.h) that is being read */
     struct read_row *row; /* the row that is being read */
@@ -180,7 +181,7 @@ static int check_names(const reading *r, const bool *seen)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s\"%.60s\"",
                                      used ? ", " : "", p->column[i].name);
     const char *const other[] = {r->format->labelled ? target_of(r->format) : NULL,
-                                 weight_of(r->format)};
+                                 r->format->may_lack_weight ? NULL : weight_of(r->format)};
     for (int i = 0; i < 2; i++)
         if (other[i] && !seen[p->columns + i] && ++missing <= 4)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s\"%.60s\"",
@@ -217,6 +218,13 @@ static int read_header(reading *r)
     }
     if (status == LS_OK)
         status = check_names(r, seen);
+    if (status == LS_OK && weight_of(r->format)) {
+        r->weighted = seen[r->format->prep->columns + 1];
+        if (!r->weighted)
+            ls_log(host, LS_LOG_WARNING,
+                   "%.300s has no column \"%.60s\" of weights: each row counts once", t->path,
+                   weight_of(r->format));
+    }
     ls_free(host, seen);
     return status;
 }
@@ -226,7 +234,7 @@ static void take_value(const reading *r, const char *text, double *out, const ch
     unsigned form = 0;
     const char decimal = r->format->prep->target_decimal;
     if (!ls_number_read(text, strlen(text), decimal, out, &form) || !isfinite((float)*out))
-        *expected = "a finite number";
+        *expected = "a finite number that a float holds";
     else if (form & LS_FORM_COMMA_OR_GROUP && !decimal)
         *expected = "a number that can be read in only one way";
 }
@@ -421,7 +429,7 @@ static int hand_over(reading *r, ls_dataset **out)
         return no_memory(r);
     if (r->format->labelled && r->format->targets)
         status = ls_resident_take_exact(made, r->err);
-    if (status == LS_OK && weight_of(r->format))
+    if (status == LS_OK && r->weighted)
         status = ls_resident_take_weights(made, NULL, r->err);
     if (status)
         return status;
@@ -649,7 +657,7 @@ static int fill_targets(const ls_input_format *format, const ls_array *y, ls_res
         r->exact[i] = ls_array_number(y, i);
         r->targets[i] = (float)r->exact[i];
         if (!isfinite(r->targets[i]))
-            return fail_number(y, i, r->exact[i], "a finite number", err);
+            return fail_number(y, i, r->exact[i], "a finite number that a float holds", err);
     }
     return status;
 }

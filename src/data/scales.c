@@ -201,8 +201,9 @@ int ls_dataset_scale_targets(ls_dataset *ds, const ls_prep *prep, const ls_host 
         r->targets[i] = ls_prep_target(prep, i, exact);
         if (!isfinite(r->targets[i]))
             return ls_fail(err, LS_EDATA,
-                           "%.300s: row %zu: expected a target that a float holds, found %g; "
-                           "subtract or divide by a number that makes the targets smaller",
+                           "%.300s: row %zu: expected a target that a float holds once it is "
+                           "scaled, found %g; subtract or divide by a number that makes the "
+                           "targets smaller",
                            ds->info.source, i / each, exact);
     }
     ls_free(host, r->exact);

@@ -23,14 +23,10 @@ double ls_target_in_data(const ls_prep *p, size_t i, float learnt)
 /* Writes the number of output `i`, or the name of its quantile. */
 static void name_output(ls_predictions *p, int i)
 {
-    const ls_vector_loss *v = &p->rows->t->config.vector_loss;
-    const size_t size = sizeof *p->number;
-    if (!p->named)
-        snprintf(p->number[i], size, "%d", i);
-    else if (p->targets == 1)
-        snprintf(p->number[i], size, "q%.9g", v->quantile[i]);
+    if (p->named)
+        ls_quantile_name(p->number[i], &p->rows->t->config.vector_loss, p->targets, i);
     else
-        snprintf(p->number[i], size, "q%.9g_%d", v->quantile[i / p->targets], i % p->targets);
+        snprintf(p->number[i], sizeof *p->number, "%d", i);
 }
 
 static int make_room(ls_predictions *p, ls_error *err)

@@ -358,7 +358,10 @@ static int open_new_arrays(ls_trained *t, const ls_trained_options *o, ls_error 
 
 static int open_new_table(ls_dataset **out, const ls_trained *t, const char *path, ls_error *err)
 {
-    int status = ls_new_rows_open_csv(out, &t->input_format, path, err);
+    ls_input_format format = t->input_format;
+    format.weight = t->config.data_keys.weight;
+    format.may_lack_weight = true;
+    int status = ls_new_rows_open_csv(out, &format, path, err);
     if (status == LS_OK)
         status = ls_dataset_scale_targets(*out, t->card.prep, t->host, err);
     return status;

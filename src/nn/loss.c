@@ -5,6 +5,7 @@
 #include "base/error.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 const ls_loss ls_losses[] = {
@@ -48,6 +49,15 @@ double ls_loss_in_unit(int power, double value, double unit)
 int ls_loss_parts(const ls_vector_loss *loss)
 {
     return loss->rule == LS_VECTOR_QUANTILE ? loss->quantiles : 1;
+}
+
+void ls_quantile_name(char out[32], const ls_vector_loss *loss, int targets, int output)
+{
+    const double q = loss->quantile[output / targets];
+    if (targets == 1)
+        snprintf(out, 32, "q%.9g", q);
+    else
+        snprintf(out, 32, "q%.9g_%d", q, output % targets);
 }
 
 ls_op_desc ls_loss_desc(const ls_loss *loss, float smoothing, bool weighted,

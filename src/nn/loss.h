@@ -57,6 +57,10 @@ int ls_check_targets(const ls_loss *loss, const float *targets, uint32_t rows, i
 /* Returns the number of outputs that a model has for each target: the number of quantiles, or 1. */
 int ls_loss_parts(const ls_vector_loss *loss);
 
+/* Writes the name of an output of a model that learns quantiles: "q0.05", and "q0.05_1" for target
+ * number 1 of several. `targets`: number of numbers in a row's target. */
+void ls_quantile_name(char out[32], const ls_vector_loss *loss, int targets, int output);
+
 /* Returns the description of the loss op without its input: the caller sets the field `x` of the
  * result. `smoothing` is the label smoothing; `weighted` says whether rows are weighted by class.
  * Both apply to cross-entropy only. `vector`: parameters of a loss of vectors; its rule is ignored.

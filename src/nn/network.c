@@ -78,12 +78,13 @@ static int check_output(const ls_reader *r)
     char text[192];
     if (last->out.h != 1 || last->out.w != 1)
         snprintf(text, sizeof text,
-                 "the last layer gives an image of %d×%d×%d, expected a vector of %d classes; "
+                 "the last layer gives an image of %d×%d×%d, expected a vector of %d features; "
                  "append flatten and a dense layer",
                  last->out.c, last->out.h, last->out.w, model->classes);
     else if (last->out.c != model->classes)
         snprintf(text, sizeof text,
-                 "the last layer gives %d features, but the data has %d classes; make it give %d",
+                 "the last layer gives %d features, but %d are needed, one for each class, target, "
+                 "or quantile of a target; make it give %d",
                  last->out.c, model->classes, model->classes);
     else if (model->params == 0)
         snprintf(text, sizeof text,

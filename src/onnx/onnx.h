@@ -42,7 +42,7 @@ typedef struct ls_onnx_desc {
     const struct ls_prep *prep; /* how rows are prepared; NULL: only by `normalisation` */
     const char *name;           /* name of the graph */
     const ls_loss *loss;        /* NULL: cross-entropy */
-    ls_vector_loss vector_loss; /* its quantiles, for the description of the outputs */
+    ls_vector_loss vector_loss; /* its quantiles, for the names of the outputs */
 } ls_onnx_desc;
 
 /* Appends the complete file to `out`. Errors: LS_EUNSUPPORTED (2 GB or more, the limit of protocol

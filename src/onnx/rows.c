@@ -640,29 +640,43 @@ static bool has_dates(const ls_onnx_desc *d)
     return false;
 }
 
-/* Describes the outputs in words. A description of quantiles is written to `out`. */
-static const char *say_output(char out[256], const ls_loss *loss, const ls_vector_loss *v)
+static bool has_quantiles(const ls_onnx_desc *d)
 {
-    int used = snprintf(out, 256, "logits: the values themselves, in the unit of the targets; ");
-    if (loss && loss->counts)
-        return "logits: the logarithm of each expected count; counts: the expected counts";
-    if (loss && loss->vectors && loss->rule == LS_VECTOR_QUANTILE) {
-        used += snprintf(out + used, 256 - (size_t)used, "quantiles");
-        for (int q = 0; q < v->quantiles && used < 250; q++)
-            used += snprintf(out + used, 256 - (size_t)used, " %.6g", v->quantile[q]);
-        return out;
-    }
+    return d->loss && d->loss->vectors && d->loss->rule == LS_VECTOR_QUANTILE;
+}
+
+static const char *say_output(const ls_onnx_desc *d)
+{
+    const ls_loss *loss = d->loss;
     if (!loss || !loss->vectors)
         return "logits: one for each class; probabilities: their softmax";
+    if (loss->counts)
+        return "logits: the logarithm of each expected count; counts: the expected counts";
+    if (has_quantiles(d))
+        return "logits: the quantiles that output_names lists, in the unit of the targets";
     return loss->bits ? "logits: one for each target; probabilities: their sigmoids"
                       : "logits: the values themselves, in the unit of the targets";
+}
+
+/* Appends the names of the quantiles, in the order of the outputs. */
+static void list_quantiles(ls_buffer *out, ls_onnx_file *f, ls_json_writer *w,
+                           const ls_onnx_desc *d)
+{
+    char name[32];
+    const int outputs = d->model->classes;
+    ls_json_open_array(w, NULL);
+    for (int i = 0; i < outputs; i++) {
+        ls_quantile_name(name, &d->vector_loss, outputs / d->vector_loss.quantiles, i);
+        ls_json_put_string(w, NULL, name);
+    }
+    ls_json_close(w);
+    put_json(out, f, "output_names", w);
 }
 
 void ls_onnx_put_metadata(ls_buffer *out, ls_onnx_file *f, const ls_onnx_desc *d)
 {
     const ls_shape *in = &d->model->input;
     const float size[4] = {(float)in->c, (float)in->h, (float)in->w};
-    char text[256];
     ls_json_writer w;
     ls_json_writer_init(&w, 0, out->host);
     ls_onnx_put_entry(out, f, "input", say_input(d));
@@ -675,7 +689,9 @@ void ls_onnx_put_metadata(ls_buffer *out, ls_onnx_file *f, const ls_onnx_desc *d
     put_json(out, f, "inputs", &w);
     if (has_dates(d))
         ls_onnx_put_entry(out, f, "dates", SAY_DATES);
-    ls_onnx_put_entry(out, f, "output", say_output(text, d->loss, &d->vector_loss));
+    ls_onnx_put_entry(out, f, "output", say_output(d));
+    if (has_quantiles(d))
+        list_quantiles(out, f, &w, d);
     put_numbers(out, f, "size", &w, size, 3);
     put_numbers(out, f, "mean", &w, d->normalisation.mean, in->c);
     put_numbers(out, f, "std", &w, d->normalisation.std, in->c);

@@ -421,7 +421,7 @@ static int put_number(const ls_prep *p, const ls_prep_column *c, const char *tex
     snprintf(shown, sizeof shown, "%g", number);
     if (isfinite((float)number))
         return LS_OK;
-    fail_value(c, prefix, "a finite number", text ? text : shown, err);
+    fail_value(c, prefix, "a finite number that a float holds", text ? text : shown, err);
     return take_unknown(p, false, found);
 }
 
@@ -559,7 +559,9 @@ static int ready_values(const ls_prep *p, const void *raw, bool wide, float *rea
         return LS_OK;
     const bool held = isfinite((float)bad_value) != 0;
     ls_fail(err, LS_EDATA, "column %zu: expected a %s, found %g", bad,
-            held ? "number that a float holds once it is scaled" : "finite number", bad_value);
+            held ? "number that a float holds once it is scaled"
+                 : "finite number that a float holds",
+            bad_value);
     *found = LS_PREP_UNKNOWN;
     return p && p->unknown == LS_UNKNOWN_ERROR ? LS_EDATA : LS_OK;
 }

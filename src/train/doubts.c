@@ -278,6 +278,14 @@ static void warn_of_one_hot(const checked_data *d)
            targets);
 }
 
+static void warn_of_weights(const checked_data *d)
+{
+    const ls_dataset_view *v = &d->view;
+    if (v->weights && ls_sum_weights(v->weights, v->row, d->info->rows, 1) == 0)
+        ls_log(d->host, LS_LOG_WARNING,
+               "the weight of every training row is 0, so there is nothing to learn");
+}
+
 /* ---- the checks of a run -------------------------------------------------------------------- */
 
 void ls_log_data_doubts(const ls_config *config, const ls_dataset *train, const ls_dataset *judged,
@@ -300,6 +308,7 @@ void ls_log_data_doubts(const ls_config *config, const ls_dataset *train, const 
         return;
     log_columns(&d);
     log_scaling(&d);
+    warn_of_weights(&d);
     warn_of_offsets(&d);
     for (int i = 0; i < info->columns; i++)
         warn_of_column(&d, &info->column[i]);

@@ -372,19 +372,33 @@ static int read_from(ls_trainer *t, const char *path, ls_error *err)
     return status;
 }
 
+/* Reads the weights and the optimizer's state of a checkpoint. */
+static int take_state(ls_trainer *t, const ls_checkpoint_values *values, const char *path,
+                      ls_error *err)
+{
+    ls_error why = {0};
+    const int status =
+        ls_checkpoint_read(values, path, t->model, &t->config.optimizer, t->host, &why);
+    return status ? ls_fail(
+                        err, status, "%.600s%s", why.text,
+                        status == LS_EDATA
+                            ? "; LS_STATE_TAKE needs a checkpoint with the same model and optimizer"
+                            : "")
+                  : LS_OK;
+}
+
 /* Reads the weights of a file, with the optimizer's state that `state` says. */
 static int read_part(ls_trainer *t, const char *path, ls_load_state state, ls_error *err)
 {
     ls_engine_state *e = ls_engine_weights(t->engine);
-    const ls_optimizer *optimizer = &t->config.optimizer;
-    const int average = ls_optimizer_average(optimizer);
+    const int average = ls_optimizer_average(&t->config.optimizer);
     t->driven = true;
     if (state == LS_STATE_RESET)
         return read_weights(t, path, err);
     const ls_checkpoint_values values = {.weights = e->canonical, .slot = e->slot};
     int status = LS_OK;
     if (state == LS_STATE_TAKE)
-        status = ls_checkpoint_read(&values, path, t->model, optimizer, t->host, err);
+        status = take_state(t, &values, path, err);
     else
         status = ls_take_weights(t, "ls_trainer_load_weights", err);
     if (status == LS_OK && state == LS_STATE_KEEP)

@@ -171,16 +171,18 @@ static int open_data(ls_trainer *t, ls_error *err)
     return status;
 }
 
-/* Fails if the config has a schedule of the learning rate but the data has no epochs. */
+/* Fails if the learning rate depends on epochs, but neither the data nor the schedule says how many
+ * steps an epoch has. */
 static int check_schedule(ls_trainer *t, ls_error *err)
 {
     const ls_schedule *s = &t->config.schedule;
     if (ls_dataset_resident(t->data[LS_TRAIN]).images || ls_dataset_rows(t->data[LS_TRAIN]) > 0 ||
-        (s->rule == LS_SCHEDULE_CONSTANT && s->warmup == 0))
+        (s->rule == LS_SCHEDULE_CONSTANT && s->warmup == 0) || s->rule == LS_SCHEDULE_EXPONENTIAL ||
+        s->epoch_steps > 0)
         return LS_OK;
     return ls_config_fail(err, &t->config, "schedule", LS_ECONFIG,
-                          "the data has no epochs (train_rows is 0); set schedule to \"constant\", "
-                          "without warm-up");
+                          "the data has no epochs (train_rows is 0); set epoch_steps in the "
+                          "schedule, or the schedule \"constant\", without warm-up");
 }
 
 /* Fails if the network of an ONNX file has another number of outputs than the data need. */

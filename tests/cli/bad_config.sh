@@ -200,7 +200,7 @@ grep -q 'rows in\|have no shard' stderr.txt && fail 'expected no word on shards'
 expect_bad 's/"kernel": 5/"kernel": 99/' \
     "bad.json:5:5: conv2d 'conv1': kernel 99×99 does not fit its 28×28 input; use a smaller kernel or padding ≥ 36"
 expect_bad 's/"out": 10/"out": 7/' \
-    "bad.json:9:5: dense 'fc1': the last layer gives 7 features, but the data has 10 classes; make it give 10"
+    "bad.json:9:5: dense 'fc1': the last layer gives 7 features, but 10 are needed, one for each class, target, or quantile of a target; make it give 10"
 expect_bad_set model.layers.0.type=conv2 'layer 0: unknown type "conv2"; did you mean "conv2d"?'
 expect_bad_set model.layers.0.out=0 \
     "conv2d 'conv1': \"out\" must be an integer from 1 to 1048576, found 0"

@@ -235,4 +235,20 @@ expect_code 0
 run predict bits --rows 0:20
 grep -qE '^row [0-9]+: [01] \(0[.0-9]*\), but its label is [01]; line [0-9]+$' stdout.txt || fail 'expected a wrong row, with numbers only'
 
+# With a loss of values, small counts are values, also without data.labels.
+awk 'BEGIN { print "a,n"; for (i = 0; i < 200; i++) print i % 9 "," int(i % 9 / 2) }' >counts.csv
+run init counts.csv --target n --set loss=poisson --to counts.json
+expect_code 0
+expect_stdout '^  n  *value  .* to be learnt$'
+expect_config counts.json '"labels": "values"'
+run counts.json --quiet --set devices=ref:1 --set epochs=1 --set run_dir=counts
+expect_code 0
+expect_stdout '^validation deviance: '
+cat >by_hand.json <<'END'
+{"data": {"name": "csv", "path": "counts.csv", "target": "n"}, "loss": "poisson", "epochs": 1, "devices": "ref:1",
+ "model": {"layers": [{"type": "dense"}]}, "optimizer": {"name": "sgd", "lr": 0.01}, "run_dir": null}
+END
+run by_hand.json --quiet
+expect_code 0
+
 finish

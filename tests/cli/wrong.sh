@@ -68,6 +68,23 @@ expect_stdout '"confusion":\[\[29,1\],\[1,29\]\]'
 run eval weighted --train
 expect_stdout '^  with each row counted once: acc 0.9667, auc '
 expect_stdout '^     1.0000 0.9062       30  0 big; 1 as 1 small$'
+# The same rows as new ones, for the run and for its file of weights.
+run eval weighted --train --json
+same=$(sed 's/.*"loss":[^,]*,//; s/"seconds".*//' stdout.txt)
+[ -n "$same" ] || fail "no metrics"
+cp weighted/weights.safetensors weighted.safetensors
+for model in weighted weighted.safetensors; do
+    run eval $model --data weights.csv --json
+    expect_code 0
+    [ "$(sed 's/.*"loss":[^,]*,//; s/"seconds".*//' stdout.txt)" = "$same" ] || fail "expected $same"
+done
+cut -d, -f1,3 weights.csv >without.csv
+run eval weighted.safetensors --data without.csv
+expect_stderr_line 'trainer: warning: without.csv has no column "w" of weights: each row counts once'
+expect_stdout '^test acc: 0.9667, loss '
+sed '5s/,1,/,-1,/' weights.csv >bad_weights.csv
+run eval weighted.safetensors --data bad_weights.csv
+expect_error 'bad_weights.csv:5: column "w": expected a weight: 0, or a number from 1e-9 to 1e9, found "-1"'
 awk 'NR == 1 || /x,big$/' train.csv >ones.csv
 run eval run --data ones.csv
 expect_stdout '^  auc has no value: it needs rows of at least two classes'

@@ -193,7 +193,8 @@ static void half_floats_and_wide_labels_are_read_exactly(void **state)
     y[3] = 0;
     bytes_put(s, "y.npy",
               bytes_npy("{'descr': '>u8', 'fortran_order': False, 'shape': (7,), }", y, 56));
-    refuses(s, "npy", "", xy, LS_EDATA, "row 0, column 0: expected a finite number, found inf");
+    refuses(s, "npy", "", xy, LS_EDATA,
+            "row 0, column 0: expected a finite number that a float holds, found inf");
 }
 
 static void keep_warning(void *user, ls_log_level level, const char *text)
@@ -234,9 +235,10 @@ static void holes_are_filled_by_the_stated_rule(void **state)
     bytes_put(s, "x.npy", file);
     bytes_put(s, "y.npy",
               bytes_npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", y, sizeof y));
-    refuses(s, "npy", "", xy, LS_EDATA,
-            "x.npy: x: row 0, column 1: expected a finite number, found nan; set data.missing to "
-            "\"zero\" or \"mean\" to replace missing numbers");
+    refuses(
+        s, "npy", "", xy, LS_EDATA,
+        "x.npy: x: row 0, column 1: expected a finite number that a float holds, found nan; set data.missing to "
+        "\"zero\" or \"mean\" to replace missing numbers");
     for (int rule = LS_MISSING_ZERO; rule <= LS_MISSING_MEAN; rule++) {
         ls_dataset *split[2];
         ls_data_keys keys = xy;
@@ -437,6 +439,32 @@ static void test_targets_of_another_width_are_refused(void **state)
             "wide.npy: y: expected a class for each row, found 2 numbers");
 }
 
+/* The deviation of the training targets is 1e-30. */
+static void a_target_that_no_float_holds_once_it_is_scaled_is_refused(void **state)
+{
+    scratch *s = *state;
+    const double y[2] = {0, 2e-30}, far[2] = {1e-30, 3e38};
+    const char head[] = "{'descr': '<f8', 'fortran_order': False, 'shape': (2,)}";
+    ls_dataset *split[2];
+    ls_data_keys keys = {.x = "x.npy",
+                         .y = "y.npy",
+                         .test_x = "x.npy",
+                         .test_y = "far.npy",
+                         .labels = LS_LABELS_VALUES,
+                         .standardize_target = true};
+    bytes_put(
+        s, "x.npy",
+        bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 2)}", npy_pixels, 4));
+    bytes_put(s, "y.npy", bytes_npy(head, y, sizeof y));
+    bytes_put(s, "far.npy", bytes_npy(head, far, sizeof far));
+    refuses(s, "npy", "", keys, LS_EDATA,
+            "row 1: expected a target that a float holds once it is scaled, found 3e+38; subtract "
+            "or divide by a number that makes the targets smaller");
+    keys.standardize_target = false;
+    opens(s, keys, split);
+    close_splits(split);
+}
+
 static void targets_beyond_reason_are_refused(void **state)
 {
     scratch *s = *state;
@@ -505,6 +533,7 @@ LS_TESTS(data_arrays, "unit")
         IN_SCRATCH(headers_of_npy_files_that_lie_are_refused),
         IN_SCRATCH(labels_that_are_none_are_refused),
         IN_SCRATCH(test_targets_of_another_width_are_refused),
+        IN_SCRATCH(a_target_that_no_float_holds_once_it_is_scaled_is_refused),
         IN_SCRATCH(targets_beyond_reason_are_refused),
         IN_SCRATCH(safetensors_files_that_lie_are_refused),
     };

@@ -334,7 +334,7 @@ static void what_is_wrong_is_told_by_line_and_column(void **state)
          "t.csv:3: column \"a\": expected a number, as in the other rows; if the "
          "column contains texts, name it in data.categorical, found \"z\""},
         {"a,kind\n1,x\n1e99,y\n",
-         "t.csv:3: column \"a\": expected a finite number, found \"1e99\""},
+         "t.csv:3: column \"a\": expected a finite number that a float holds, found \"1e99\""},
         {"a,kind\n1,x\ninf,y\n", "t.csv:3: column \"a\": expected a value; set data.missing to"},
         {"a,kind\n1,x\n0x10,y\n", "t.csv:3: column \"a\": expected a number"},
         {"a,kind\n1,x\nnan,y\n", "t.csv:3: column \"a\": expected a value; set data.missing to"},

@@ -176,7 +176,8 @@ static int read_rows(void *user, int, const uint32_t *, uint32_t count, void *va
     });
 }
 
-// Runs with functions as callbacks, of which one throws. Returns the message of the error of run().
+// Runs with functions as callbacks, of which one may throw. Returns the message of run().
+// A second call of run() has an error of its own.
 static std::string run_with(const ls_trainer_options &options, lockstep::callbacks functions)
 {
     lockstep::trainer opened(options, std::move(functions)), trainer(std::move(opened));
@@ -187,6 +188,13 @@ static std::string run_with(const ls_trainer_options &options, lockstep::callbac
         message = e.what();
         expect(e.status == LS_EINVAL || e.status == LS_EDATA, "an exception has a status");
     }
+    std::string again;
+    try {
+        trainer.run();
+    } catch (const lockstep::error &e) {
+        again = e.what();
+    }
+    expect(again.find("runs once") != std::string::npos, "a second run says why it is refused");
     trainer.close();
     expect(trainer.get() == nullptr, "a trainer that was closed is empty");
     trainer.close();

@@ -467,12 +467,12 @@ static void a_number_that_no_float_holds_is_unknown_in_an_array(void **state)
         bool known[3];
         const char *message;
     } cases[] = {
-        {(double)NAN, {true, false, false}, "column 1: expected a finite number, found nan"},
-        {(double)INFINITY, {false, false, false}, "column 1: expected a finite number, found inf"},
+        {(double)NAN, {true, false, false}, "column 1: expected a finite number that a float holds, found nan"},
+        {(double)INFINITY, {false, false, false}, "column 1: expected a finite number that a float holds, found inf"},
         {-(double)INFINITY,
          {false, false, false},
-         "column 1: expected a finite number, found -inf"},
-        {1e39, {false, false, false}, "column 1: expected a finite number, found 1e+39"},
+         "column 1: expected a finite number that a float holds, found -inf"},
+        {1e39, {false, false, false}, "column 1: expected a finite number that a float holds, found 1e+39"},
         {-3e38,
          {true, false, true},
          "column 1: expected a number that a float holds once it is scaled, found -3e+38"},

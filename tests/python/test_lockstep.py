@@ -114,7 +114,18 @@ def test_weights_of_rows_a_rate_and_a_state(tmp_path):
             t.save(tmp_path / "saved")
             for state in ("reset", "keep", "take"):
                 t.load(tmp_path / "saved", state)
+            with pytest.raises(ValueError, match="expected \"reset\", \"keep\" or \"take\", found 'none'"):
+                t.load(tmp_path / "saved", "none")
     assert len(hashes) == len(losses) == 1
+
+
+def test_weights_without_their_rows_are_refused():
+    x, y = stripes(64, 3)
+    for arguments, missing in (({"weights": [1] * 64}, "weights: .*data.weight"), ({"weighted": True}, "weighted: .*shape"),
+                               ({"weights": [1] * 64, "shape": (1, 8, 8), "classes": 3}, "weights: .*weighted=True"),
+                               ({"data": (x, y), "test_weights": [1] * 64}, "test_weights: .*`test`")):
+        with pytest.raises(ValueError, match=missing):
+            lockstep.Trainer({**CONFIG, "data": {"name": "synthetic"}}, **arguments)
 
 
 def test_metrics_have_the_weights_of_rows():

@@ -78,6 +78,10 @@ def predicts_rows(place):
             shares = found[0]["probabilities"]
             same(sorted(shares), ["no", "yes"])
             same(found[0]["class"], max(shares, key=shares.get))
+        else:
+            many = send([{**row, "a": i / 64} for i in range(200)]).json()["predictions"]
+            many = [p["value"] for p in many]  # floats, with all their digits
+            assert many == [struct.unpack("<f", struct.pack("<f", v))[0] for v in many]
         for wrong, word in zip(found[1:4], ("no training row", "missing", "object")):
             assert word in wrong["error"], wrong
         same(send("text").code, 400)

@@ -26,15 +26,22 @@ typedef struct written {
 
 static const ls_gather shifted = {.mean = {0.5f, 0.25f, 0, 0}, .std = {0.5f, 2, 1, 1}};
 
-static written write_model(const char *json, ls_shape input, int classes, ls_gather normalisation)
+static written write_model_with(const char *json, ls_shape input, int classes,
+                                ls_gather normalisation, const ls_loss *loss,
+                                const ls_vector_loss *vector)
 {
     written w = {.model = make_model(json, input, classes)};
     ls_error err;
     w.weights = calloc(w.model->floats, sizeof *w.weights);
     fill_weights(w.weights, w.model, 0.5f, 3);
     ls_buffer_init(&w.file, NULL);
-    const ls_onnx_desc d = {
-        .model = w.model, .weights = w.weights, .normalisation = normalisation, .name = "a name"};
+    ls_onnx_desc d = {.model = w.model,
+                      .weights = w.weights,
+                      .normalisation = normalisation,
+                      .name = "a name",
+                      .loss = loss};
+    if (vector)
+        d.vector_loss = *vector;
     if (classes == 3)
         w.model->card = strdup("{\"class_names\":[\"a\",\"b\",\"c\"],\"features\":[7]}");
     must(ls_onnx_write(&w.file, &d, &err), &err);
@@ -43,6 +50,11 @@ static written write_model(const char *json, ls_shape input, int classes, ls_gat
     const pb_field graph = pb_find(w.whole, MODEL_GRAPH);
     w.graph = pb_inside(&graph);
     return w;
+}
+
+static written write_model(const char *json, ls_shape input, int classes, ls_gather normalisation)
+{
+    return write_model_with(json, input, classes, normalisation, NULL, NULL);
 }
 
 static void drop(written *w)
@@ -281,7 +293,22 @@ static void the_metadata_say_what_comes_out(void **state)
     assert_string_equal(metadata(text, sizeof text, &w, "output"),
                         "logits: one for each class; probabilities: their softmax");
     assert_string_equal(metadata(text, sizeof text, &w, "std"), "[0.5,2,1,1,1,1]");
+    assert_string_equal(metadata(text, sizeof text, &w, "output_names"), "");
     drop(&w);
+    const ls_vector_loss v = {
+        .rule = LS_VECTOR_QUANTILE, .quantiles = 2, .quantile = {0.05, 0.99999999}};
+    for (int targets = 1; targets <= 2; targets++) {
+        w = write_model_with("[{\"type\": \"dense\"}]", (ls_shape){6, 1, 1}, 2 * targets, shifted,
+                             ls_loss_find("quantile", true), &v);
+        assert_string_equal(metadata(text, sizeof text, &w, "output_names"),
+                            targets == 1 ? "[\"q0.05\",\"q0.99999999\"]"
+                                         : "[\"q0.05_0\",\"q0.05_1\",\"q0.99999999_0\","
+                                           "\"q0.99999999_1\"]");
+        assert_string_equal(
+            metadata(text, sizeof text, &w, "output"),
+            "logits: the quantiles that output_names lists, in the unit of the targets");
+        drop(&w);
+    }
 }
 
 /* A table of one column of texts and three of numbers, one of which is called like a weight. */

@@ -434,6 +434,12 @@ static void sentences_are_absent_where_they_would_be_false(void **state)
     tell(&s, "a,y", "%d.5,7", 80, keys);
     warns(&s, "the target of every training row is 7, so there is nothing to learn");
     lacks(&s, "different whole numbers");
+    keys.weight = "w";
+    tell(&s, "a,y,w", "%d.5,%d.5,0", 80, keys);
+    warns(&s, "the weight of every training row is 0, so there is nothing to learn");
+    tell(&s, "a,w,y", "%d.5,%d,5.5", 80, keys);
+    lacks(&s, "weight");
+    keys.weight = NULL;
     tell(&s, "a,y", "%d.5,100000000%d", 80, keys); /* a float does not hold them */
     lacks(&s, "whole numbers");
     keys = of_y;

@@ -563,7 +563,20 @@ static void data_without_epochs_is_trained_by_steps_alone(void **state)
     ls_trainer_close(t, NULL);
     fixture_set(&s.f, "schedule=\"cosine\"");
     assert_int_equal(ls_trainer_open(&t, &s.f.options, &s.f.err), LS_ECONFIG);
-    assert_non_null(strstr(s.f.err.text, "epochs"));
+    assert_non_null(strstr(s.f.err.text, "set epoch_steps in the schedule"));
+    fixture_set(&s.f, "schedule={\"name\":\"step\",\"every_epochs\":1,\"gamma\":0.5,"
+                      "\"epoch_steps\":2}");
+    t = fixture_open(&s.f);
+    const double rate = step(&s, t, 0).lr;
+    for (uint64_t i = 1; i < 6; i++)
+        assert_true(step(&s, t, i).lr == ldexp(rate, -(int)(i / 2)));
+    ls_trainer_close(t, NULL);
+    fixture_set(&s.f, "schedule={\"name\":\"exponential\",\"minimum\":0.5,\"steps\":3}");
+    t = fixture_open(&s.f);
+    for (uint64_t i = 0; i < 4; i++)
+        assert_true(fabs(step(&s, t, i).lr - rate * pow(0.5, i > 1 ? 0 : 1 - 0.5 * (double)i)) <
+                    1e-6);
+    ls_trainer_close(t, NULL);
     end(&s);
 }
 

@@ -462,6 +462,15 @@ static void weights_are_loaded_with_the_state_that_is_asked_for(void **state)
         ls_trainer_close(t, NULL);
         fixture_end(&s.f);
     }
+    scenario s;
+    begin(&s, CLASSES, "devices=cpu:2");
+    fixture_set(&s.f, "optimizer={\"name\":\"adamw\",\"lr\":0.01}");
+    ls_trainer *t = fixture_open(&s.f);
+    assert_int_equal(ls_trainer_load_weights(t, path, LS_STATE_TAKE, &s.f.err), LS_EDATA);
+    assert_non_null(strstr(s.f.err.text, "a checkpoint with the same model and optimizer"));
+    assert_int_equal(ls_trainer_load_weights(t, path, LS_STATE_RESET, &s.f.err), LS_OK);
+    ls_trainer_close(t, NULL);
+    fixture_end(&s.f);
     const size_t bytes = count * sizeof **w;
     assert_memory_equal(w[LS_STATE_TAKE], w[3], bytes);
     assert_memory_not_equal(w[LS_STATE_RESET], w[3], bytes);

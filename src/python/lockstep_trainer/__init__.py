@@ -524,6 +524,7 @@ class Trainer(_l.Handle):
         super().__init__("ls_trainer_close")
         if shape is not None and (data is not None or (classes is None and not targets)):
             raise ValueError("shape: rows come with each step; give `classes` or `targets`, and no `data`")
+        self._check_weights(data, test, shape, weights, test_weights, weighted)
         self._arrays = None
         if data is not None or shape is not None:
             self._arrays = _Arrays(data, test, shape, classes, targets, dtype, weights, test_weights, weighted)
@@ -572,6 +573,18 @@ class Trainer(_l.Handle):
             if self._arrays and self._arrays.failed:
                 raise self._arrays.failed
             raise
+
+    @staticmethod
+    def _check_weights(data, test, shape, weights, test_weights, weighted):
+        """Raises an error for weights of rows that are not given as arrays."""
+        if weights is not None and data is None:
+            raise ValueError("weights: weights of the rows of `data`, which is missing; " +
+                             ("give them to each step, with weighted=True" if shape is not None else
+                              "a table has a column of weights, data.weight in the config"))
+        if test_weights is not None and test is None:
+            raise ValueError("test_weights: weights of the rows of `test`, which is missing")
+        if weighted and data is None and shape is None:
+            raise ValueError("weighted: `step` needs `shape`")
 
     def _stop(self):
         """Asks the current run to end. Returns whether no run is in progress. The caller holds `_freeing`. To wait for
@@ -748,7 +761,10 @@ class Trainer(_l.Handle):
                 return self.load(path, state)
         if state is None:
             return _l.call("ls_trainer_load", self.handle, _bytes(source))
-        return _l.call("ls_trainer_load_weights", self.handle, _bytes(source), ("reset", "keep", "take").index(state))
+        states = ("reset", "keep", "take")
+        if state not in states:
+            raise ValueError(f'state: expected "reset", "keep" or "take", found {state!r}')
+        return _l.call("ls_trainer_load_weights", self.handle, _bytes(source), states.index(state))
 
     def weights(self):
         """Does the same as Model.weights, with the current weights."""
