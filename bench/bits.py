@@ -34,11 +34,11 @@ TENSORS = [f"{layer}.{part}" for layer in ("conv1", "conv2", "fc1", "fc2") for p
 HOW_TO_GET_TORCH = ("no Python with PyTorch, so only Lockstep is trained. To compare: python3 -m venv torch; "
                     "torch/bin/pip install torch numpy; TORCH_PYTHON=torch/bin/python ./dev bench bits")
 
-# name: the tunable that limits Lockstep, the set that Lockstep then reports; PyTorch's variable and report.
+# name: the tunable that limits Lockstep, the kernels that Lockstep then reports; PyTorch's variable and report.
 SETS = {
     "AVX-512": (None, "avx512", "avx512", "AVX512"),
     "AVX2": ("glibc.cpu.hwcaps=-AVX512F", "avx2", "avx2", "AVX2"),
-    "baseline": ("glibc.cpu.hwcaps=-AVX512F,-AVX2", "", "default", "DEFAULT"),
+    "baseline": ("glibc.cpu.hwcaps=-AVX512F,-AVX2", "generic", "default", "DEFAULT"),
 }
 
 
@@ -86,7 +86,7 @@ def train_lockstep(trainer, folder, name, threads):
                 f"run_dir={where}"):
         command += ["--set", key]
     records = run(command, {"GLIBC_TUNABLES": tunable} if tunable else {})
-    if records[0]["instruction_set"] != wanted:
+    if not records[0]["device_model"].endswith(f", {wanted}"):
         raise Lacking
     weights = read_weights(where / "weights.safetensors")
     if hashlib.sha256(weights).hexdigest() != records[-1]["weights_sha256"]:
@@ -188,6 +188,8 @@ def draw(results):
             out.append(svg.text(STRIP + DIGITS * CELL + 8, y + 10, f"{row['last'][:8]}…"))
             y += LINE
         y += 22
+    out.append(svg.text(16, y - 4, f"{BATCH} images per step, seed 0. A cell is a digit of the SHA-256."))
+    y += 16
     label = "; ".join(f"{r['side']}: {plural(count(r, 'last'), 'hash')} of the weights from "
                       f"{plural(len(r['rows']), 'setting')}" for r in results)
     return svg.picture(WIDTH, y - 10, out, label, SHOWN)
