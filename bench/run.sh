@@ -8,7 +8,7 @@ data=/usr/share/datasets/fashion-mnist
 out=bench/out
 results=bench/RESULTS.md
 # Parts that run only if they are named.
-by_name='nets batches ladder hosts recovery merging'
+by_name='nets batches ladder bits hosts recovery merging'
 # Sections that other commands have produced. Each section names its command; this script does not change it.
 others='byhand'
 # All other parts, in the order of their sections in the results.
@@ -40,6 +40,7 @@ and by name alone:
   nets       twelve small networks beside PyTorch's best form $(expected nets) s
   batches    LeNet and ResNet-18 by rows a step, beside it $(expected batches) s
   ladder     seconds to 90, 92, 93 % of Fashion-MNIST      $(expected ladder) s
+  bits       the bits of LeNet's weights, beside PyTorch's $(expected bits) s
   hosts      a merge over hosts beside MPI's               $(expected hosts) s; root, and Open MPI
   recovery   a worker or a host lost, beside torchrun      $(expected recovery) s
   merging    what identical bits cost, beside MPI's        $(expected merging) s
@@ -88,6 +89,7 @@ expected()
     nets) echo 700 ;;
     batches) echo 800 ;;
     ladder) echo 2400 ;;
+    bits) echo $((80 + ($# > 0) * 80)) ;;
     lanes | ring) echo 5 ;;
     paper) echo 15 ;;
     python) echo 10 ;;
@@ -258,6 +260,25 @@ TEXT
         set -- --python "$python" # the last one that is named
     done
     python3 bench/ladder.py "$@" --json "$out/ladder.json" --picture bench/ladder.svg
+}
+
+# Draws bench/bits.svg.
+bits()
+{
+    section "The bits of LeNet's weights, beside PyTorch's" "bench/bits.py"
+    printf '![hashes of the weights by instruction set and threads](bits.svg)\n\n'
+    cat <<'TEXT'
+The network of `examples/fashion_mnist.json`: 20 steps of 256 images, learning rate 0.2, seed 0 in each program. PyTorch: one
+process, `use_deterministic_algorithms`, contiguous tensors; `ATEN_CPU_CAPABILITY` limits its instructions, not those of oneDNN
+and MKL. Lockstep: one worker for each thread; the C library's tunable limits its instructions. Hash: SHA-256 of the
+tensors as little-endian fp32, conv1, conv2, fc1, fc2, each weight and bias. Mean loss: over the 20 steps.
+
+TEXT
+    set --
+    for python in $TORCH_PYTHON; do
+        set -- --python "$python" # the last one that is named
+    done
+    python3 bench/bits.py "$@" --json "$out/bits.json" --picture bench/bits.svg
 }
 
 lanes()
@@ -487,6 +508,7 @@ case ${1-} in
     nets) nets ;;
     batches) batches ;;
     ladder) ladder ;;
+    bits) bits ;;
     lanes) lanes ;;
     startup) startup ;;
     allreduce) allreduce ;;

@@ -187,6 +187,9 @@ def main():
     problems += unmeasured("docs/measured.md", (root / "docs" / "measured.md").read_text(encoding="utf-8"), bench)
     problems += unmeasured("docs/comparison.md, Speed",
                            section((root / "docs" / "comparison.md").read_text(encoding="utf-8"), "Speed"), bench)
+    problems += unmeasured("docs/why-loss-differs.md",
+                           section((root / "docs" / "why-loss-differs.md").read_text(encoding="utf-8"),
+                                   "What it looks like"), bench)
     problems += unmeasured("docs/book.md", (root / "docs" / "book.md").read_text(encoding="utf-8").split("###")[1],
                            bench, root / "tests" / "accuracy" / "README.md")
     problems += unmeasured("docs/python.md", section((root / "docs" / "python.md").read_text(encoding="utf-8"),
