@@ -74,7 +74,7 @@ static void read_back(const ls_network *model, const float *weights, ls_gather n
     must(ls_onnx_import(&net, &source, NULL, &err), &err);
     const char *text = ls_onnx_net_text(net);
     must(ls_json_parse(&doc, "layers", text, strlen(text), NULL, &err), &err);
-    assert_int_equal(ls_onnx_net_outputs(net), model->classes);
+    assert_int_equal(ls_onnx_net_about(net)->outputs, model->classes);
     must(ls_network_parse(&again, doc, ls_json_root(doc), model->input, model->classes, NULL, &err),
          &err);
     float *canonical = calloc(again->floats, sizeof *canonical);
