@@ -262,14 +262,15 @@ static int check_head(const ls_import *g)
                    g->layer[g->layers - 1].out.c);
 }
 
-/* Writes the layer `node`, with as many outputs as the data have classes. */
+/* Writes the layer `node`, with as many outputs as the data have classes, and a bias. (Exporters
+ * leave out a bias that is 0.) */
 static void put_head(ls_json_writer *w, const cJSON *node)
 {
     ls_json_open_object(w, NULL);
     for (const cJSON *key = node->child; key; key = key->next)
         if (strcmp(key->string, "out") == 0)
             ls_json_put_string(w, "out", "classes");
-        else
+        else if (strcmp(key->string, "bias") != 0)
             ls_json_put_node(w, key->string, key);
     ls_json_close(w);
 }
