@@ -690,14 +690,14 @@ static int run(ls_inspection *l, init_from *from, const cli_list *set, const cha
                ls_error *err)
 {
     ls_given_data *given = NULL;
-    int code = 0, status = init_from_begin(from, set, to, l->host, err);
+    int code = 0, status = init_from_begin(from, to, l->host, err);
     if (status == LS_OK)
-        status = ls_given_data_read(&given, l, from->set.item, from->set.count, err);
+        status = ls_given_data_read(&given, l, set->item, set->count, err);
     if (status)
         code = cli_fail(status, err->text);
     else if ((status = ls_inspect(l, err)) != LS_OK)
         code = fail_look(status, err);
-    else if ((status = init_from_check(from, l, err)) != LS_OK)
+    else if ((status = init_from_fit(from, l, set, err)) != LS_OK)
         code = cli_fail(status, err->text);
     else
         code = write_config(l, from, to, err);

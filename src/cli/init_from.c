@@ -45,26 +45,31 @@ static void add_scale(init_from *from, char text[160], const char *key, const fl
     from->set.item[from->set.count++] = text;
 }
 
-/* Adds the assignments that pictures need, unless the user has made them. */
-static void add_needs(init_from *from, const cli_list *user)
+/* Gives pictures the size and the channels that the network reads, unless the user has set these.
+ */
+static void fit_pictures(const ls_origin *o, ls_inspection *l, const cli_list *user)
+{
+    const bool sized = sets(user, "data.pictures") || sets(user, "data.resize");
+    if (!sized && !sets(user, "data.image_size") && o->input.h == o->input.w)
+        l->height = l->width = o->input.h;
+    if (!sets(user, "data.pictures") && !sets(user, "data.channels") &&
+        (o->input.c == 1 || o->input.c == 3))
+        l->channels = o->input.c;
+    l->grey = l->channels == 1;
+}
+
+/* Adds the assignments of the scales of bytes, unless the user has made them. */
+static void add_scales(init_from *from, const cli_list *user)
 {
     const ls_origin *o = &from->origin;
     const bool usual = !o->scales && o->input.c == 3;
-    if (o->input.h == 1 && o->input.w == 1)
+    if (!(usual || o->scales) || o->input.c > 4 || sets(user, "data.pictures"))
         return;
-    if (!sets(user, "data.image_size")) {
-        snprintf(from->text[0], sizeof from->text[0], "data.image_size=%d", o->input.h);
-        from->set.item[from->set.count++] = from->text[0];
-    }
-    if (!sets(user, "data.channels")) {
-        snprintf(from->text[1], sizeof from->text[1], "data.channels=%d", o->input.c);
-        from->set.item[from->set.count++] = from->text[1];
-    }
     from->usual = usual && !sets(user, "data.mean") && !sets(user, "data.std");
-    if ((usual || o->scales) && o->input.c <= 4 && !sets(user, "data.mean"))
-        add_scale(from, from->text[2], "data.mean", usual ? usual_mean : o->mean);
-    if ((usual || o->scales) && o->input.c <= 4 && !sets(user, "data.std"))
-        add_scale(from, from->text[3], "data.std", usual ? usual_std : o->std);
+    if (!sets(user, "data.mean"))
+        add_scale(from, from->text[0], "data.mean", usual ? usual_mean : o->mean);
+    if (!sets(user, "data.std"))
+        add_scale(from, from->text[1], "data.std", usual ? usual_std : o->std);
 }
 
 /* Returns the path of the file as the config names it. The config's `model` is relative to the
@@ -77,33 +82,42 @@ static const char *path_in_config(init_from *from, const char *to)
     return from->absolute ? from->absolute : from->path;
 }
 
-int init_from_begin(init_from *from, const cli_list *set, const char *to, const ls_host *host,
-                    ls_error *err)
+int init_from_begin(init_from *from, const char *to, const ls_host *host, ls_error *err)
 {
-    int status = LS_OK;
-    from->set.count = 0;
-    if (from->path) {
-        status =
-            ls_origin_read(&from->origin, from->path, path_in_config(from, to), SIDE, host, err);
-        if (status == LS_OK)
-            add_needs(from, set);
-    }
-    for (int i = 0; i < set->count; i++)
-        from->set.item[from->set.count++] = set->item[i];
-    return status;
+    return from->path ? ls_origin_read(&from->origin, from->path, path_in_config(from, to), SIDE,
+                                       host, err)
+                      : LS_OK;
 }
 
-int init_from_check(const init_from *from, const ls_inspection *l, ls_error *err)
+/* Fails if the network reads other rows than the data have. */
+static int check_rows(const init_from *from, const ls_inspection *l, ls_error *err)
 {
     const ls_shape *s = &from->origin.input;
-    if (!from->path || (s->c == l->channels && s->h == l->height && s->w == l->width))
+    const bool table = l->kind->form == LS_DATA_TABLE; /* a run checks its number of features */
+    if (table ? s->h == 1 && s->w == 1
+              : s->c == l->channels && s->h == l->height && s->w == l->width)
         return LS_OK;
+    if (table)
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "%.300s reads images of %d×%d×%d, but %.300s is a table", from->path, s->c,
+                       s->h, s->w, l->path);
     return ls_fail(err, LS_EUNSUPPORTED,
                    "%.300s reads rows of %d×%d×%d, but those of %.300s have %d×%d×%d%s", from->path,
                    s->c, s->h, s->w, l->path, l->channels, l->height, l->width,
                    l->kind->form == LS_DATA_FOLDER && s->h != s->w
                        ? "; pictures of a folder are square: export the network with a square input"
                        : "; export the network for these rows");
+}
+
+int init_from_fit(init_from *from, ls_inspection *l, const cli_list *set, ls_error *err)
+{
+    if (from->path && l->kind->form == LS_DATA_FOLDER)
+        fit_pictures(&from->origin, l, set);
+    if (from->path && !l->floats && l->kind->form != LS_DATA_TABLE)
+        add_scales(from, set);
+    for (int i = 0; i < set->count; i++)
+        from->set.item[from->set.count++] = set->item[i];
+    return from->path ? check_rows(from, l, err) : LS_OK;
 }
 
 /* ---- the config ------------------------------------------------------------------------------ */
@@ -192,6 +206,8 @@ void init_from_print(const init_from *from, const cJSON *config, int outputs, FI
                 "  of %d epochs the first %d train the last layer alone (freeze, "
                 "freeze_epochs), the others all layers (lr_factors)\n",
                 epochs, held);
+    if (o->licence[0])
+        fprintf(stream, "  licence of the weights: %s (kept in the model's file)\n", o->licence);
     if (from->usual)
         fputs("  the file does not say how pictures are scaled: data.mean and data.std are "
               "ImageNet's, which most networks were trained with\n",

@@ -15,17 +15,16 @@ typedef struct init_from {
     bool usual;        /* the scales of the rows are a guess, those of ImageNet */
     char *absolute;    /* the absolute path, if the config is in another directory; or NULL */
     cli_list set;      /* the assignments of `--set`, after those that the network needs */
-    char text[4][160]; /* the assignments that the network needs */
+    char text[2][160]; /* the assignments that the network needs */
 } init_from;
 
-/* Reads the network, and fills from->set with what it needs of the data: the size of pictures,
- * their channels and scales, unless the user has set these. `set`: the assignments of --set. `to`:
- * the config's path; NULL: not known. The caller calls init_from_end, also after a failure. Errors:
- * those of ls_origin_read. */
-int init_from_begin(init_from *from, const cli_list *set, const char *to, const ls_host *host,
-                    ls_error *err);
-/* Fails if the network reads other rows than the data have. */
-int init_from_check(const init_from *from, const ls_inspection *look, ls_error *err);
+/* Reads the network, if there is one. `to`: the config's path; NULL: not known. The caller calls
+ * init_from_end, also after a failure. Errors: those of ls_origin_read. */
+int init_from_begin(init_from *from, const char *to, const ls_host *host, ls_error *err);
+/* Gives pictures that were looked at the size and channels that the network reads, unless the user
+ * has set these, and fills from->set. `set`: the assignments of --set. Errors: LS_EUNSUPPORTED if
+ * the network reads other rows than the data have. */
+int init_from_fit(init_from *from, ls_inspection *look, const cli_list *set, ls_error *err);
 /* Writes the keys model, init, freeze, freeze_epochs and lr_factors, and how long the network is
  * trained and at which rate. `rows`: number of training rows. Errors: LS_ENOMEM. */
 int init_from_put(ls_json_writer *w, const init_from *from, uint32_t rows, ls_error *err);

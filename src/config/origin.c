@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* Name of a new last layer. It differs from that of the old one, so that init.weights does not read
  * the old weights where the numbers of outputs are equal. */
@@ -26,6 +27,17 @@ static int keep_text(ls_origin *o, ls_json_writer *w, ls_error *err)
     o->model = text ? ls_strdup(o->host, text) : NULL;
     ls_json_writer_fini(w);
     return o->model ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for the model");
+}
+
+/* Takes the licence from "source" of a model, the metadata of the file from which it was read. */
+static void take_licence(ls_origin *o, const cJSON *model)
+{
+    const cJSON *source = cJSON_GetObjectItemCaseSensitive(model, "source"),
+                *entry = cJSON_GetObjectItemCaseSensitive(source, "metadata");
+    for (entry = entry ? entry->child : NULL; entry; entry = entry->next)
+        if (cJSON_IsString(entry) && (strcasecmp(entry->string, "license") == 0 ||
+                                      strcasecmp(entry->string, "licence") == 0))
+            snprintf(o->licence, sizeof o->licence, "%s", entry->valuestring);
 }
 
 /* ---- ONNX ------------------------------------------------------------------------------------ */
@@ -49,6 +61,7 @@ static int read_onnx(ls_origin *o, const char *path, const char *named, int side
 {
     ls_onnx_net *net;
     ls_json_writer w;
+    ls_json *doc = NULL;
     bool open;
     int status = import(&net, &open, path, side, o->host, err);
     if (status)
@@ -73,8 +86,14 @@ static int read_onnx(ls_origin *o, const char *path, const char *named, int side
     }
     ls_json_put_string(&w, "head", "new");
     ls_json_close(&w);
+    status = ls_json_parse(&doc, path, ls_onnx_net_text(net), strlen(ls_onnx_net_text(net)),
+                           o->host, err);
+    if (status == LS_OK)
+        take_licence(o, ls_json_root(doc));
+    ls_json_destroy(doc);
     ls_onnx_net_destroy(net);
-    return keep_text(o, &w, err);
+    int kept = keep_text(o, &w, status ? NULL : err);
+    return status ? status : kept;
 }
 
 /* ---- files of weights ------------------------------------------------------------------------ */
@@ -168,6 +187,7 @@ static int take_card(ls_origin *o, const ls_card *card, const char *path, ls_err
         o->mean[i] = scale->mean[i], o->std[i] = scale->std[i];
     snprintf(o->head, sizeof o->head, "%s", fresh);
     count_weights(o, model);
+    take_licence(o, text);
     ls_network_destroy(model, o->host);
     ls_free(o->host, weights);
     if (!head)

@@ -19,6 +19,7 @@ typedef struct ls_origin {
     char head[64];      /* name of the last layer, which begins anew */
     int outputs;        /* number of outputs that the file's network has */
     size_t taken, left; /* number of weights that are taken over, and of those that are not */
+    char licence[120];  /* licence of the weights; "": the file does not say it */
     bool norms;         /* it has batch norms, with running statistics */
     /* The scales of rows, by channel, with which the network was trained; `scales` false: the file
      * does not say them. */

@@ -95,6 +95,22 @@ def from_onnx():
         failures.append("a resumed run has other bits")
 
 
+def licence():
+    """A model file that has a licence, as the files of models from ONNX files have."""
+    data = Path("w1/weights.safetensors").read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    head = json.loads(data[8:8 + size])
+    card = json.loads(head["__metadata__"]["lockstep_model"])
+    card["recipe"]["model"]["source"] = {"metadata": {"License": "CC0-1.0"}}
+    head["__metadata__"] = {"lockstep_model": json.dumps(card)}
+    head = json.dumps(head).encode()
+    Path("free.safetensors").write_bytes(struct.pack("<Q", len(head)) + head + data[8 + size:])
+    good("init of free weights", "init", "photos", "--from", "free.safetensors", "--to", "free.json",
+         said=("licence of the weights: CC0-1.0 (kept in the model's file)",))
+    if json.loads(Path("free.json").read_text())["model"].get("source") != {"metadata": {"License": "CC0-1.0"}}:
+        failures.append("free.json has no licence")
+
+
 def from_a_run():
     good("init", "init", "photos", "--from", "w1/weights.safetensors", "--to", "again.json", said=(
         "weights.safetensors: a network of 5 layers", "are not: it gave 2 values, and begins anew with 2"))
@@ -109,6 +125,21 @@ def from_a_run():
     Path("there").mkdir()
     good("init there", "init", "photos", "--from", "net.onnx", "--to", "there/photos.json")
     train("there/photos.json", "there/run", "--devices", "cpu:1", "--set", "epochs=1", "--set", "freeze_epochs=1")
+
+
+def arrays():
+    Path("arrays").mkdir()
+    size = 40 * 28 * 28
+    Path("arrays/x.npy").write_bytes(forms.npy("|u1", (40, 28, 28), bytes(i * 7 % 256 for i in range(size))))
+    Path("arrays/y.npy").write_bytes(forms.npy("<i8", (40,), struct.pack("<40q", *(i % 4 for i in range(40)))))
+    good("init of arrays", "init", "arrays", "--from", "net.onnx", "--to", "arrays.json", said=("begins anew with 4",))
+    train("arrays.json", "arrays/run", "--devices", "cpu:1", "--set", "epochs=2", "--set", "freeze_epochs=1")
+    Path("table.csv").write_text("a,b,y\n" + "".join(f"{i},{i % 3},{'no' if i % 2 else 'yes'}\n" for i in range(40)))
+    refused("a table", "init", "table.csv", "--from", "net.onnx", said="net.onnx reads images of 1×28×28, but table.csv is a table")
+    good("a net for tables", "init", "table.csv", "--to", "table.json")
+    train("table.json", "columns", "--devices", "cpu:1", "--set", "epochs=1")
+    good("init of a table", "init", "table.csv", "--from", "columns/weights.safetensors", "--to", "again.json", said=("begins anew with 2",))
+    train("again.json", "columns2", "--devices", "cpu:1", "--set", "epochs=2", "--set", "freeze_epochs=1")
 
 
 def refusals():
@@ -129,6 +160,8 @@ def main():
     Path("alone.safetensors").write_bytes(struct.pack("<Q", 64) + b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'.ljust(64) + b"0000")
     from_onnx()
     from_a_run()
+    licence()
+    arrays()
     refusals()
 
 

@@ -718,6 +718,34 @@ static void a_new_head_takes_the_place_of_the_last_layer(void **state)
     free_model(model);
 }
 
+/* A file is longer by what is written after it, because it is a sequence of fields. */
+static void licence_and_source_are_kept(void **state)
+{
+    static const char fields[] = "\x12\x07pytorch" /* producer_name */
+                                 "\x72\x15\x0a\x07license\x12\x0a"
+                                 "Apache-2.0" /* metadata_props */
+                                 "\x72\x17\x0a\x06source\x12\x0d"
+                                 "example.org/1";
+    const ls_onnx_source source = {.path = path};
+    ls_onnx_net *net;
+    ls_onnx_file f;
+    ls_error err = {0};
+    (void)state;
+    begin(&f);
+    end_with_dense(&f, "x");
+    free(read_layers(&f, &err)); /* leaves the file */
+    FILE *file = fopen(path, "ab");
+    assert_non_null(file);
+    assert_int_equal(fwrite(fields, 1, sizeof fields - 1, file), sizeof fields - 1);
+    fclose(file);
+    must(ls_onnx_import(&net, &source, NULL, &err), &err);
+    if (!strstr(ls_onnx_net_text(net), "\"producer\":\"pytorch\"") ||
+        !strstr(ls_onnx_net_text(net), "\"metadata\":{\"license\":\"Apache-2.0\",\"source\":"
+                                       "\"example.org/1\"}"))
+        fail_msg("%s", ls_onnx_net_text(net));
+    ls_onnx_net_destroy(net);
+}
+
 static void lack_of_memory(bool new_head)
 {
     const ls_onnx_source source = {.path = path, .new_head = new_head};
@@ -769,6 +797,7 @@ LS_TESTS(onnx_import, "unit")
         cmocka_unit_test(what_is_not_read_is_refused_with_its_node),
         cmocka_unit_test(names_that_are_too_many_or_doubled_are_refused),
         cmocka_unit_test(a_new_head_takes_the_place_of_the_last_layer),
+        cmocka_unit_test(licence_and_source_are_kept),
         cmocka_unit_test(lack_of_memory_at_any_point_is_reported_and_nothing_leaks),
     };
     return cmocka_run_group_tests_name("onnx_import", tests, open_path, remove_path);
