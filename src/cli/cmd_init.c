@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/plural.h"
 #include "cli/cli.h"
+#include "cli/init_from.h"
 #include "config/given.h"
 #include "data/columns.h"
 #include "data/inspect.h"
@@ -42,6 +43,9 @@ static const char help[] =
     "  --encoding NAME  encoding of a table that is not UTF-8: latin-1\n"
     "  --set KEY=VALUE  sets any key of the config that is written: --set epochs=20. The data\n"
     "                   are looked at with the keys of data: --set data.labels=values\n"
+    "  --from FILE      begins with a network that was trained elsewhere: an .onnx file, or the\n"
+    "                   .safetensors file of a run. Its last layer is replaced by one for the\n"
+    "                   classes of the data, and trained alone in the first epochs\n"
     "  --to FILE        writes the config to FILE and the description of the data to stdout;\n"
     "                   without --to, the config goes to stdout and the description to stderr\n"
     "  --train          trains with the config at once, as `{} FILE` does; needs --to\n"
@@ -165,7 +169,7 @@ static void print_table(const ls_inspection *l, const cJSON *data, FILE *stream)
     print_scaling(l, data, stream);
 }
 
-static void print_folder(const ls_inspection *l, const cJSON *config, FILE *stream)
+static void print_folder(const ls_inspection *l, const cJSON *config, bool trained, FILE *stream)
 {
     const cJSON *augment = cJSON_GetObjectItemCaseSensitive(config, "augment");
     const ls_folder *k = &l->listed;
@@ -186,10 +190,10 @@ static void print_folder(const ls_inspection *l, const cJSON *config, FILE *stre
                 number_of(augment, "crop") > 0 ? "shifted" : "",
                 number_of(augment, "crop") > 0 && is_true(augment, "flip") ? " and " : "",
                 is_true(augment, "flip") ? "mirrored at random" : " at random");
-    if (l->rows < FEW_PICTURES)
+    if (l->rows < FEW_PICTURES && !trained)
         fprintf(stream,
-                "  %u training pictures are few: more of them help, or the weights of a network "
-                "that has learnt from others (init.weights)\n",
+                "  %u training pictures are few: more of them help, or a network that has learnt "
+                "from others (init --from, init.weights)\n",
                 (unsigned)l->rows);
 }
 
@@ -274,15 +278,16 @@ static void print_rare(const ls_inspection *l, const cJSON *config, FILE *stream
             (unsigned)l->rare_rows, (unsigned)l->rows, l->rare_name ? l->rare_name : number);
 }
 
-/* Prints what the data is, and what happens to it as the config says. */
-static void print_data(const ls_inspection *l, const cJSON *config, FILE *stream)
+/* Prints what the data is, and what happens to it as the config says. `trained`: the network is
+ * already trained. */
+static void print_data(const ls_inspection *l, const cJSON *config, bool trained, FILE *stream)
 {
     const cJSON *data = cJSON_GetObjectItemCaseSensitive(config, "data");
     const double held = number_of(data, "validation");
     if (l->kind->form == LS_DATA_TABLE)
         print_table(l, data, stream);
     else if (l->kind->form == LS_DATA_FOLDER)
-        print_folder(l, config, stream);
+        print_folder(l, config, trained, stream);
     else
         print_arrays(l, data, stream);
     print_rare(l, config, stream);
@@ -570,12 +575,20 @@ static void put_augmentation(ls_json_writer *w, const ls_inspection *l)
     ls_json_close(w);
 }
 
-static void put_config(ls_json_writer *w, const ls_inspection *l)
+static int put_config(ls_json_writer *w, const ls_inspection *l, const init_from *from,
+                      ls_error *err)
 {
     const bool images = l->height >= 6 && l->width >= 6;
+    int status = LS_OK;
     ls_json_open_object(w, NULL);
     put_name(w, l->path);
     put_data(w, l);
+    if (from->path) {
+        put_augmentation(w, l);
+        status = init_from_put(w, from, training_rows(l), err);
+        ls_json_close(w);
+        return status;
+    }
     ls_json_open_object(w, "model");
     ls_json_open_array(w, "layers");
     if (images)
@@ -587,6 +600,7 @@ static void put_config(ls_json_writer *w, const ls_inspection *l)
     put_augmentation(w, l);
     put_schedule(w, l, images);
     ls_json_close(w);
+    return status;
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */
@@ -650,15 +664,20 @@ static void print_how_to_train(const char *config)
 }
 
 /* Writes the config for the data that was found, and prints what the data is. */
-static int write_config(const ls_inspection *l, const cli_list *set, const char *to, ls_error *err)
+static int write_config(const ls_inspection *l, const init_from *from, const char *to,
+                        ls_error *err)
 {
     ls_json_writer w;
     ls_json *doc = NULL;
+    FILE *stream = to ? stdout : stderr;
     ls_json_writer_init(&w, 2, l->host);
-    put_config(&w, l);
-    int status = apply_set(&doc, &w, set, l->host, err), code = 0;
+    int code = 0, status = put_config(&w, l, from, err);
     if (status == LS_OK)
-        print_data(l, ls_json_root(doc), to ? stdout : stderr);
+        status = apply_set(&doc, &w, &from->set, l->host, err);
+    if (status == LS_OK)
+        print_data(l, ls_json_root(doc), from->path != NULL, stream);
+    if (status == LS_OK && from->path)
+        init_from_print(from, ls_json_root(doc), l->classes ? l->classes : l->targets, stream);
     ls_json_destroy(doc);
     if (status == LS_OK)
         code = cli_write_json("--to", to ? to : "-", &w);
@@ -667,20 +686,26 @@ static int write_config(const ls_inspection *l, const cli_list *set, const char 
     return status ? cli_fail(status, err->text) : code;
 }
 
-static int run(ls_inspection *l, const cli_list *set, const char *to, bool trains, ls_error *err)
+static int run(ls_inspection *l, init_from *from, const cli_list *set, const char *to, bool trains,
+               ls_error *err)
 {
-    ls_given_data *given;
-    int code = 0, status = ls_given_data_read(&given, l, set->item, set->count, err);
+    ls_given_data *given = NULL;
+    int code = 0, status = init_from_begin(from, to, l->host, err);
+    if (status == LS_OK)
+        status = ls_given_data_read(&given, l, set->item, set->count, err);
     if (status)
         code = cli_fail(status, err->text);
     else if ((status = ls_inspect(l, err)) != LS_OK)
         code = fail_look(status, err);
+    else if ((status = init_from_fit(from, l, set, err)) != LS_OK)
+        code = cli_fail(status, err->text);
     else
-        code = write_config(l, set, to, err);
+        code = write_config(l, from, to, err);
     if (to && code == 0 && !trains)
         print_how_to_train(to);
     ls_inspect_end(l);
     ls_given_data_free(given);
+    init_from_end(from);
     return code ? code : cli_flush();
 }
 
@@ -691,6 +716,7 @@ int cli_init(int argc, char **argv, const ls_registry *registry)
     const char *to = NULL;
     bool trains = false;
     cli_list set = {.count = 0};
+    init_from from = {.path = NULL};
     ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &view};
     ls_inspection look = {.host = &host, .pack.pictures = lockstep_pictures()};
     const cli_option options[] = {{CLI_TEXT, "target", .value = &look.target},
@@ -698,6 +724,7 @@ int cli_init(int argc, char **argv, const ls_registry *registry)
                                   {CLI_TEXT, "separator", .value = &look.separator},
                                   {CLI_TEXT, "encoding", .value = &look.encoding},
                                   {CLI_LIST, "set", .list = &set, .most = CLI_SET_MAX},
+                                  {CLI_TEXT, "from", .value = &from.path},
                                   {CLI_TEXT, "to", .value = &to},
                                   {CLI_FLAG, "train", .flag = &trains},
                                   {CLI_HELP, "help", 'h', .text = help},
@@ -714,6 +741,6 @@ int cli_init(int argc, char **argv, const ls_registry *registry)
     if (wrong)
         return cli_usage("init", wrong, "");
     cli_view_init(&view, false);
-    code = run(&look, &set, to, trains, &err);
+    code = run(&look, &from, &set, to, trains, &err);
     return code || !trains ? code : cli_train(to, registry);
 }

@@ -145,19 +145,24 @@ static void read_shape(ls_shape *out, ls_fields *f, const cJSON *node)
         *side[n++] = (int)item->valuedouble;
 }
 
-/* Reads the model {"onnx": FILE, "input": …, "output": …}. The config's model becomes the layers of
- * the file. It has the file's SHA-256, but not its path. */
+/* Reads the model {"onnx": FILE, "input": …, "output": …, "head": "new"}. The config's model
+ * becomes the layers of the file. It has the file's SHA-256, but not its path. */
 static int read_onnx(ls_config *c, const char *config_path, ls_error *err)
 {
     static const char *const none = NULL;
     char path[LS_PATH_BYTES];
-    const char *name;
+    const char *name, *head;
     ls_onnx_source source = {.path = path};
     ls_error cause;
     ls_fields f;
     ls_fields_begin(&f, c->doc, c->model, "model", err);
     ls_field_text(&f, "onnx", NULL, &name);
     ls_field_text(&f, "output", &none, &source.output);
+    ls_field_text(&f, "head", &none, &head);
+    source.new_head = head && strcmp(head, "new") == 0;
+    if (head && !source.new_head)
+        ls_fields_fail(&f, ls_field_any(&f, "head"), "\"head\" must be \"new\", found \"%.60s\"",
+                       head);
     read_shape(&source.input, &f, ls_field_any(&f, "input"));
     int status = ls_fields_end(&f);
     if (status == LS_OK)
@@ -248,6 +253,16 @@ int ls_config_read_of_run(ls_config *out, const char *path, const ls_trainer_opt
     ls_trainer_options own = *options;
     own.config_path = path;
     return read_whole(out, &own, true, err);
+}
+
+int ls_config_set_rates(ls_network *model, const ls_config *c, bool held, ls_error *err)
+{
+    if (c->freeze_epochs > 0 && !c->freeze)
+        return ls_config_fail(err, c, "freeze_epochs", LS_ECONFIG,
+                              "freeze_epochs is the time for which the parameters of \"freeze\" "
+                              "are frozen; name them there");
+    return ls_network_set_rates(model, c->doc, held || c->freeze_epochs == 0 ? c->freeze : NULL,
+                                c->lr_factors, c->host, err);
 }
 
 void ls_config_fini(ls_config *config)

@@ -120,6 +120,7 @@ typedef struct ls_config {
     /* values of the keys freeze and lr_factors: patterns of parameter names, as in
      * ls_network_set_rates; NULL: none */
     const cJSON *freeze, *lr_factors;
+    int freeze_epochs; /* number of epochs for which `freeze` holds; 0: the whole run */
     /* Non-zero: optimizer.lr is the rate for a minibatch of 256 rows, and is multiplied by
      * batch_size / 256. */
     int linear_scaling;
@@ -257,6 +258,12 @@ double ls_uses_of_weights(const ls_network *model);
 /* Returns the value of the key `shards`: a number, or 0 for one shard per device. If the config
  * does not have the key, returns the default for batch_size and this model. */
 int ls_config_shards(const ls_config *config, const ls_network *model);
+
+/* Sets the learning-rate factors of the model's parameters (ls_network_set_rates). `held`: those of
+ * the first freeze_epochs epochs, in which `freeze` holds; otherwise those of the rest of the run,
+ * with `freeze` only if freeze_epochs is 0. Errors: those of ls_network_set_rates; LS_ECONFIG if
+ * freeze_epochs has nothing to release. */
+int ls_config_set_rates(ls_network *model, const ls_config *config, bool held, ls_error *err);
 
 /* Returns the document to which the model's nodes belong. */
 const ls_json *ls_config_model_doc(const ls_config *config);

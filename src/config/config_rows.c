@@ -665,7 +665,12 @@ const ls_config_key ls_config_keys[] = {
     {"", "freeze", LS_KEY_CUSTOM, LS_RECIPE, AT(freeze), FORM(node),
      .help = "patterns of the names of parameters that are not trained, such as `[\"conv1.*\", "
              "\"bn*\"]`; if all layers up to some layer are frozen, no gradient is computed for "
-             "them, and their batch norms keep their statistics"},
+             "them, and their batch norms keep their statistics. A pattern with `!` takes "
+             "parameters out again: `[\"*\", \"!fc.*\"]` is all but `fc`"},
+    {"", "freeze_epochs", LS_KEY_INT, LS_RECIPE, AT(freeze_epochs), 0, 0, 1000000,
+     .help = "number of epochs after which the parameters that `freeze` names are trained too. The "
+             "optimizer then begins anew, with the weights as they are and momentum 0. 0: they are "
+             "frozen in the whole run"},
     {"", "lr_factors", LS_KEY_CUSTOM, LS_RECIPE, AT(lr_factors), FORM(node),
      .help = "factors of the learning rate for parameters whose names match a pattern: "
              "`{\"fc.*\": 10}`. If several patterns match a name, the last one counts; the factors "

@@ -147,6 +147,9 @@ typedef struct ls_engine_desc {
     ls_vector_loss vector_loss; /* parameters of a loss of vectors */
     /* [classes], allocated with ls_alloc; the engine takes ownership. NULL: equal weights. */
     float *class_weight;
+    /* Number of steps of the run before the optimizer began. The optimizer counts its steps from
+     * there. */
+    uint64_t begun;
     uint64_t seed; /* seed of the run's random numbers */
     /* divisor of the sum of a minibatch's gradients; true: batch_size, even if the minibatch has
      * fewer rows; false: the minibatch's number of rows */
@@ -219,6 +222,15 @@ ls_engine_state *ls_engine_weights(ls_engine *engine);
 /* Copies ls_engine_weights to all replicas. `steps_done`: number of completed steps, for the field
  * `step` of the faults. Errors: those of ls_engine_run_all. */
 int ls_engine_load(ls_engine *engine, uint64_t steps_done, ls_error *err);
+/* Sets the model of replicas that are built from now on, which has the same tensors as the present
+ * model and possibly other learning-rate factors (ls_network_set_rates). It must outlive the
+ * engine. `begun`: as in ls_engine_desc. No worker may have work. */
+void ls_engine_set_model(ls_engine *engine, const ls_network *model, uint64_t begun);
+/* Replaces the replicas of all workers by replicas of the engine's present model, with the weights
+ * and states of ls_engine_weights. Afterwards the workers are in no group: the caller calls
+ * ls_engine_form. After an error some workers have the old replica; the caller may drop faulty
+ * workers and call again. Errors: those of ls_engine_run_all. */
+int ls_engine_renew(ls_engine *engine, uint64_t steps_done, ls_error *err);
 /* Makes the digests of all workers (view.h) contain the last step. Does nothing if they always do,
  * or after ls_engine_read_back. Errors: those of ls_engine_run_all. */
 int ls_engine_settle(ls_engine *engine, uint64_t steps_done, ls_error *err);

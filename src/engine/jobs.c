@@ -63,6 +63,18 @@ int ls_engine_load(ls_engine *e, uint64_t steps_done, ls_error *err)
     return ls_engine_run_all(e, ls_worker_load, steps_done, err);
 }
 
+void ls_engine_set_model(ls_engine *e, const ls_network *model, uint64_t begun)
+{
+    e->desc.model = model;
+    e->desc.begun = begun;
+}
+
+int ls_engine_renew(ls_engine *e, uint64_t steps_done, ls_error *err)
+{
+    e->exchange->state.has_slots = true;
+    return ls_engine_run_all(e, ls_worker_renew, steps_done, err);
+}
+
 /* ---- reading back --------------------------------------------------------------------------- */
 
 /* Names a live worker in the list of digests that compare_states makes. */

@@ -42,6 +42,7 @@ typedef struct ls_launch {
 /* A fold (the partial sums of a worker) that a stalled worker of an old group can still read. */
 typedef struct ls_old_fold {
     ls_fold fold;
+    ls_replica *replica; /* the replica to which its arrays belong, if that was replaced; or NULL */
     struct ls_old_fold *next;
 } ls_old_fold;
 

@@ -200,7 +200,7 @@ static int put_fold_away(ls_train_worker *w)
         ls_free(w->engine->desc.host, old);
         return status;
     }
-    *old = (ls_old_fold){w->fold, w->old_folds};
+    *old = (ls_old_fold){.fold = w->fold, .next = w->old_folds};
     w->old_folds = old;
     memset(&w->fold, 0, sizeof w->fold);
     w->keep_fold = false;
@@ -259,6 +259,39 @@ int ls_worker_join(ls_train_worker *w, const ls_exchange *x)
     return status;
 }
 
+/* The old replica and its fold are kept if a stalled worker can still read them (put_fold_away). */
+int ls_worker_renew(ls_train_worker *w, const ls_exchange *x)
+{
+    ls_replica *old = w->replica;
+    const ls_host *host = w->engine->desc.host;
+    ls_old_fold *kept = NULL;
+    ls_beat(&w->heartbeat, LS_PLACE_OPEN);
+    if (w->engine->old_groups && !(kept = ls_alloc(host, sizeof *kept)))
+        return ls_fail(&w->error, LS_ENOMEM, "out of memory for a fold");
+    w->replica = NULL;
+    int status = open_replica(w, x);
+    if (status) {
+        ls_replica_destroy(w->replica);
+        ls_free(host, kept);
+        w->replica = old;
+        return status;
+    }
+    if (w->comm)
+        w->comm->group->type->leave(w->comm);
+    w->comm = NULL;
+    w->hand = (ls_hand){0};
+    ls_replica_own_arenas(old);
+    if (kept) {
+        *kept = (ls_old_fold){w->fold, old, w->old_folds};
+        w->old_folds = kept;
+        memset(&w->fold, 0, sizeof w->fold);
+        return LS_OK;
+    }
+    ls_fold_fini(&w->fold);
+    ls_replica_destroy(old);
+    return LS_OK;
+}
+
 int ls_worker_check(ls_train_worker *w, const ls_exchange *x)
 {
     (void)x;
@@ -296,6 +329,7 @@ void ls_worker_close(const ls_worker *thread, ls_device *device, void *local, vo
         ls_old_fold *old = w->old_folds;
         w->old_folds = old->next;
         ls_fold_fini(&old->fold);
+        ls_replica_destroy(old->replica);
         ls_free(e->desc.host, old);
     }
     ls_fold_fini(&w->fold);

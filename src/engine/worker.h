@@ -43,6 +43,9 @@ static inline int ls_worker_inject(ls_train_worker *w, uint64_t step, ls_stage s
 /* Leaves the old group, if there is one. A worker whose device works then joins the engine's group
  * with its rank and shards. */
 ls_worker_job ls_worker_join;
+/* Leaves the group, and replaces the replica by one of the engine's present model, with the state
+ * in the exchange. After an error the worker has its old replica, and is in its group. */
+ls_worker_job ls_worker_renew;
 /* Runs the start-up check of the group (ls_merge_check_group). */
 ls_worker_job ls_worker_check;
 /* Computes the checksum of the replica. If this worker is the exporter (ls_exchange.exporter), it

@@ -213,8 +213,7 @@ static int open_model(ls_trained *t, ls_error *err)
     /* which layers are fused into one op depends on which are frozen, and with bf16 fusion changes
      * the rounding */
     if (status == LS_OK)
-        status = ls_network_set_rates(t->model, t->config.doc, t->config.freeze,
-                                      t->config.lr_factors, err);
+        status = ls_config_set_rates(t->model, &t->config, false, err);
     if (status)
         return status;
     t->weights = ls_alloc_array(t->host, t->model->floats, sizeof *t->weights);

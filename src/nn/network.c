@@ -286,16 +286,19 @@ static bool matches(const char *pattern, const char *name)
     }
 }
 
-static int set_rate(ls_network *model, const char *pattern, float rate, const char *key,
-                    const ls_json *doc, const cJSON *node, ls_error *err)
+/* Sets the rates of the parameters whose names match the pattern: to `rate`, or, if `each` is not
+ * NULL, to the parameter's number in `each`, which has one for each parameter of the layers in
+ * order. */
+static int set_rates(ls_network *model, const char *pattern, float rate, const float *each,
+                     const char *key, const ls_json *doc, const cJSON *node, ls_error *err)
 {
-    int found = 0;
+    int found = 0, at = 0;
     for (int i = 0; i < model->layers; i++)
-        for (int k = 0; k < model->layer[i].params; k++) {
+        for (int k = 0; k < model->layer[i].params; k++, at++) {
             ls_param *p = &model->layer[i].param[k];
             if (!matches(pattern, p->name))
                 continue;
-            p->rate = rate;
+            p->rate = each ? each[at] : rate;
             found++;
         }
     if (found)
@@ -306,13 +309,18 @@ static int set_rate(ls_network *model, const char *pattern, float rate, const ch
                               model->param[model->params - 1]->name);
 }
 
-static int freeze_some(ls_network *model, const ls_json *doc, const cJSON *node, ls_error *err)
+/* Sets the rates of the parameters that `freeze` freezes to 0. The last pattern that a name matches
+ * decides: "!fc.*" takes fc.weight out again. `kept`: the rate that a parameter had before. */
+static int freeze_some(ls_network *model, const ls_json *doc, const cJSON *node, const float *kept,
+                       ls_error *err)
 {
     const cJSON *first = cJSON_IsArray(node) ? node->child : node;
     int status = LS_OK;
     for (const cJSON *n = first; n && status == LS_OK; n = cJSON_IsArray(node) ? n->next : NULL)
         status = cJSON_IsString(n)
-                     ? set_rate(model, n->valuestring, 0, "freeze", doc, n, err)
+                     ? n->valuestring[0] == '!'
+                           ? set_rates(model, n->valuestring + 1, 0, kept, "freeze", doc, n, err)
+                           : set_rates(model, n->valuestring, 0, NULL, "freeze", doc, n, err)
                      : ls_json_fail_value(
                            err, doc, n, LS_ECONFIG,
                            "freeze: expected a pattern of names, such as \"conv1.*\", found %s",
@@ -328,8 +336,27 @@ bool ls_layer_learns(const ls_layer *layer)
     return false;
 }
 
+/* Freezes the parameters that `freeze` names. */
+static int apply_freeze(ls_network *model, const ls_json *doc, const cJSON *freeze,
+                        const ls_host *host, ls_error *err)
+{
+    int at = 0;
+    for (int i = 0; i < model->layers; i++)
+        at += model->layer[i].params;
+    float *kept = ls_alloc_array(host, (size_t)at, sizeof *kept);
+    if (!kept)
+        return ls_fail(err, LS_ENOMEM, "out of memory for learning rates");
+    at = 0;
+    for (int i = 0; i < model->layers; i++)
+        for (int k = 0; k < model->layer[i].params; k++)
+            kept[at++] = model->layer[i].param[k].rate;
+    int status = freeze_some(model, doc, freeze, kept, err);
+    ls_free(host, kept);
+    return status;
+}
+
 int ls_network_set_rates(ls_network *model, const ls_json *doc, const cJSON *freeze,
-                         const cJSON *factors, ls_error *err)
+                         const cJSON *factors, const ls_host *host, ls_error *err)
 {
     int status = LS_OK;
     if (factors && !cJSON_IsObject(factors))
@@ -338,13 +365,14 @@ int ls_network_set_rates(ls_network *model, const ls_json *doc, const cJSON *fre
                                   ls_json_kind(factors));
     for (const cJSON *n = factors ? factors->child : NULL; n && status == LS_OK; n = n->next)
         status = cJSON_IsNumber(n) && n->valuedouble >= 1e-6 && n->valuedouble <= 1e6
-                     ? set_rate(model, n->string, (float)n->valuedouble, "lr_factors", doc, n, err)
+                     ? set_rates(model, n->string, (float)n->valuedouble, NULL, "lr_factors", doc,
+                                 n, err)
                      : ls_json_fail_value(
                            err, doc, n, LS_ECONFIG,
                            "lr_factors: expected a number from 1e-6 to 1e6; to leave a parameter "
                            "as it is, name it in \"freeze\"");
     if (status == LS_OK && freeze)
-        status = freeze_some(model, doc, freeze, err);
+        status = apply_freeze(model, doc, freeze, host, err);
     for (int i = 0; status == LS_OK && i < model->layers; i++)
         if (ls_layer_learns(&model->layer[i]))
             return LS_OK;

@@ -151,10 +151,11 @@ int ls_network_check(const ls_json *doc, const cJSON *node, const ls_host *host,
  * characters. Must be called before other threads use the model. `freeze`: a pattern or an array of
  * patterns; `factors`: an object that maps patterns to numbers; both may be NULL. If several
  * patterns match a parameter, the last pattern counts; the patterns of `freeze` come after the
- * patterns of `factors`. Errors: LS_ECONFIG if a pattern matches no parameter or if all parameters
- * are frozen. */
+ * patterns of `factors`. A pattern of `freeze` that begins with '!' gives the parameters back the
+ * factor that they have without `freeze`. Errors: LS_ECONFIG if a pattern matches no parameter or
+ * if all parameters are frozen; LS_ENOMEM. */
 int ls_network_set_rates(ls_network *model, const ls_json *doc, const cJSON *freeze,
-                         const cJSON *factors, ls_error *err);
+                         const cJSON *factors, const ls_host *host, ls_error *err);
 /* Returns whether the layer has a parameter that is trained (whose rate is not 0). */
 bool ls_layer_learns(const ls_layer *layer);
 /* Frees the model. NULL is allowed. No thread may use it any more. */

@@ -33,7 +33,21 @@ typedef struct ls_onnx_source {
     const char *path;
     const char *output; /* name of the tensor that the last layer gives; NULL: the only output */
     ls_shape input;     /* shape of a row where the file leaves it open; zeros: not given */
+    /* the last layer with weights is left without them, and gets as many outputs as the data have
+     * classes */
+    bool new_head;
 } ls_onnx_source;
+
+/* What a file contains. */
+typedef struct ls_onnx_about {
+    ls_shape input;  /* shape of a row */
+    int layers;      /* number of layers */
+    int outputs;     /* number of values that the file's network gives for a row */
+    size_t weights;  /* number of weights that were read */
+    bool norms;      /* a layer is a batch norm, with running statistics */
+    char head[64];   /* name of the last layer with weights */
+    size_t left_out; /* number of weights of that layer, if new_head left them out; otherwise 0 */
+} ls_onnx_about;
 
 /* A model that was read, with its weights. */
 typedef struct ls_onnx_net ls_onnx_net;
@@ -46,10 +60,10 @@ int ls_onnx_import(ls_onnx_net **out, const ls_onnx_source *source, const ls_hos
 /* Returns the model as JSON: an object with "name", "input", "layers", and "source", which has the
  * SHA-256 of the file and its metadata. The text belongs to `net`. */
 const char *ls_onnx_net_text(const ls_onnx_net *net);
-/* Returns the number of values that the last layer gives. */
-int ls_onnx_net_outputs(const ls_onnx_net *net);
-/* Copies the weights to `canonical` [model->floats]. `model` was parsed from the JSON. Errors:
- * LS_EDATA if the model has another number of weights. */
+/* Returns what was read. It belongs to `net`. */
+const ls_onnx_about *ls_onnx_net_about(const ls_onnx_net *net);
+/* Copies the weights to `canonical` [model->floats]; those of a new head keep their values. `model`
+ * was parsed from the JSON. Errors: LS_EDATA if the model has another number of weights. */
 int ls_onnx_net_load(float *canonical, const ls_onnx_net *net, const ls_network *model,
                      ls_error *err);
 /* Frees the model. NULL is allowed. */

@@ -22,8 +22,7 @@ struct ls_onnx_net {
     const ls_host *host;
     char *text;
     float *weight;
-    size_t weights;
-    int outputs;
+    ls_onnx_about about;
 };
 
 /* ---- names ---------------------------------------------------------------------------------- */
@@ -122,6 +121,8 @@ int ls_import_begin_layer(ls_import *g, const ls_onnx_node *n, const char *type,
     ls_import_layer *layer = &g->layer[g->layers];
     *layer = (ls_import_layer){.first = -2, .second = -2};
     choose_name(layer->name, g, n, type, like);
+    snprintf(layer->type, sizeof layer->type, "%s", type);
+    g->norms |= strcmp(type, "batch_norm") == 0;
     ls_json_open_object(&g->json, NULL);
     ls_json_put_string(&g->json, "type", type);
     ls_json_put_string(&g->json, "name", layer->name);
@@ -185,6 +186,9 @@ int ls_import_add_weight(ls_import *g, const ls_onnx_node *n, ls_import_value *v
     int status = make_room(g, n, count);
     if (status)
         return status;
+    if (g->head != g->layers || g->weights == 0)
+        g->head_at = g->weights;
+    g->head = g->layers;
     float *out = g->weight + g->weights;
     g->weights += count;
     if (v)
@@ -243,11 +247,84 @@ static void put_source(ls_import *g)
     ls_json_close(w);
 }
 
+/* Fails if the last layer with weights cannot get another number of outputs. */
+static int check_head(const ls_import *g)
+{
+    const ls_import_layer *head = &g->layer[g->head];
+    const bool dense = strcmp(head->type, "dense") == 0, conv = strcmp(head->type, "conv2d") == 0;
+    if ((dense || conv) && head->out.c == g->layer[g->layers - 1].out.c)
+        return LS_OK;
+    return ls_fail(g->err, LS_EUNSUPPORTED,
+                   "%.300s: its last layer with weights is \"%s\", a %s of %d outputs before an "
+                   "output of %d values; a new head takes the place of a dense layer or "
+                   "convolution that gives the output; \"output\" can name an earlier tensor",
+                   g->file.path, head->name, head->type, head->out.c,
+                   g->layer[g->layers - 1].out.c);
+}
+
+/* Writes the layer `node`, with as many outputs as the data have classes, and a bias. (Exporters
+ * leave out a bias that is 0.) */
+static void put_head(ls_json_writer *w, const cJSON *node)
+{
+    ls_json_open_object(w, NULL);
+    for (const cJSON *key = node->child; key; key = key->next)
+        if (strcmp(key->string, "out") == 0)
+            ls_json_put_string(w, "out", "classes");
+        else if (strcmp(key->string, "bias") != 0)
+            ls_json_put_node(w, key->string, key);
+    ls_json_close(w);
+}
+
+/* Writes the JSON of the net once more, with a new head. */
+static int renew_head(ls_import *g)
+{
+    ls_json *doc;
+    int at = 0;
+    const char *text = ls_json_writer_text(&g->json, NULL, NULL);
+    int status = text ? ls_json_parse(&doc, g->file.path, text, strlen(text), g->host, g->err)
+                      : ls_import_no_memory(g);
+    if (status)
+        return status;
+    ls_json_writer_reset(&g->json);
+    ls_json_open_object(&g->json, NULL);
+    for (const cJSON *key = ls_json_root(doc)->child; key; key = key->next) {
+        if (strcmp(key->string, "layers") != 0) {
+            ls_json_put_node(&g->json, key->string, key);
+            continue;
+        }
+        ls_json_open_array(&g->json, "layers");
+        for (const cJSON *layer = key->child; layer; layer = layer->next, at++)
+            if (at == g->head)
+                put_head(&g->json, layer);
+            else
+                ls_json_put_node(&g->json, NULL, layer);
+        ls_json_close(&g->json);
+    }
+    ls_json_close(&g->json);
+    ls_json_destroy(doc);
+    return LS_OK;
+}
+
+static void describe(ls_onnx_about *out, const ls_import *g)
+{
+    const bool renewed = g->source->new_head;
+    *out = (ls_onnx_about){.input = g->input,
+                           .layers = g->layers,
+                           .outputs = g->layer[g->layers - 1].out.c,
+                           .weights = renewed ? g->head_at : g->weights,
+                           .norms = g->norms,
+                           .left_out = renewed ? g->weights - g->head_at : 0};
+    snprintf(out->head, sizeof out->head, "%s", g->layer[g->head].name);
+}
+
 int ls_import_finish_net(ls_onnx_net **out, ls_import *g)
 {
     ls_json_writer *w = &g->json;
     const int sides[3] = {g->input.c, g->input.h, g->input.w};
     char name[64];
+    int status = g->source->new_head ? check_head(g) : LS_OK;
+    if (status)
+        return status;
     ls_onnx_net *net = ls_alloc(g->host, sizeof *net);
     if (!net)
         return ls_import_no_memory(g);
@@ -261,6 +338,10 @@ int ls_import_finish_net(ls_onnx_net **out, ls_import *g)
     ls_json_close(w);
     put_source(g);
     ls_json_close(w);
+    if (g->source->new_head && (status = renew_head(g)) != LS_OK) {
+        ls_onnx_net_destroy(net);
+        return status;
+    }
     const char *text = ls_json_writer_text(w, NULL, NULL);
     net->text = text ? ls_strdup(g->host, text) : NULL;
     if (!net->text) {
@@ -268,8 +349,7 @@ int ls_import_finish_net(ls_onnx_net **out, ls_import *g)
         return ls_import_no_memory(g);
     }
     net->weight = g->weight;
-    net->weights = g->weights;
-    net->outputs = g->layer[g->layers - 1].out.c;
+    describe(&net->about, g);
     g->weight = NULL;
     *out = net;
     return LS_OK;
@@ -280,20 +360,32 @@ const char *ls_onnx_net_text(const ls_onnx_net *net)
     return net->text;
 }
 
-int ls_onnx_net_outputs(const ls_onnx_net *net)
+const ls_onnx_about *ls_onnx_net_about(const ls_onnx_net *net)
 {
-    return net->outputs;
+    return &net->about;
+}
+
+/* Returns the number of weights of the model's layer `name`, which a new head has. */
+static size_t weights_of_layer(const ls_network *model, const char *name)
+{
+    size_t count = 0;
+    for (int i = 0; i < model->layers; i++)
+        for (int k = 0; k < model->layer[i].params && strcmp(model->layer[i].name, name) == 0; k++)
+            count += model->layer[i].param[k].count;
+    return count;
 }
 
 int ls_onnx_net_load(float *canonical, const ls_onnx_net *net, const ls_network *model,
                      ls_error *err)
 {
-    if (model->floats != net->weights)
+    const ls_onnx_about *a = &net->about;
+    const size_t head = a->left_out ? weights_of_layer(model, a->head) : 0;
+    if (model->floats != a->weights + head)
         return ls_fail(err, LS_EDATA,
                        "the ONNX file has %zu weights, but the model that was read from it has %zu",
-                       net->weights, model->floats);
-    if (net->weights)
-        memcpy(canonical, net->weight, net->weights * sizeof *canonical);
+                       a->weights, model->floats - head);
+    if (a->weights)
+        memcpy(canonical, net->weight, a->weights * sizeof *canonical);
     return LS_OK;
 }
 

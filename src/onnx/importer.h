@@ -63,7 +63,7 @@ typedef struct ls_import_value {
 
 /* A layer that was written. */
 typedef struct ls_import_layer {
-    char name[64];
+    char name[64], type[24];
     ls_shape out;
     int flat; /* index + 1 of a flatten layer that reads this layer; 0: none */
     /* a concatenation: the layers that it joins; another layer: −2 */
@@ -87,8 +87,11 @@ typedef struct ls_import {
     const char *ending;     /* "softmax" if the graph ends with one; else NULL */
     ls_import_layer *layer; /* [LS_MODEL_LAYERS] */
     int layers;
-    bool own;   /* Lockstep wrote the file: each layer comes back as it was */
-    bool large; /* the last layer has more than LS_MODEL_VALUES values */
+    int head;       /* index of the last layer with weights */
+    size_t head_at; /* number of weights before those of that layer */
+    bool norms;     /* a layer is a batch norm */
+    bool own;       /* Lockstep wrote the file: each layer comes back as it was */
+    bool large;     /* the last layer has more than LS_MODEL_VALUES values */
     ls_json_writer json;
     float *weight; /* [weights] in the order of the canonical weights */
     size_t weights, room;

@@ -23,6 +23,7 @@
 #include "engine/view.h"
 #include "merge/weights.h"
 #include "train/chaining.h"
+#include "train/release.h"
 #include "train/run_records.h"
 #include "train/saving.h"
 
@@ -188,7 +189,10 @@ static int submit(const struct ls_trainer *t, const ls_range *range, ls_error *e
 static int submit_next(ls_coordination *c, ls_error *err)
 {
     ls_range range;
-    int status = fill_range(&range, c, range_length(c), err);
+    const uint64_t sent = steps_sent(c);
+    int status = ls_release_is_due(c->t, sent) ? ls_release(c->t, sent, err) : LS_OK;
+    if (status == LS_OK)
+        status = fill_range(&range, c, range_length(c), err);
     if (status == LS_OK)
         status = submit(c->t, &range, err);
     if (status == LS_OK)

@@ -118,5 +118,8 @@ void ls_stop_early(struct ls_trainer *trainer);
  * copy with the remaining workers. Errors: LS_EDIVERGED, those of ls_saver_wait and of ls_recover.
  */
 int ls_read_back(struct ls_trainer *trainer, bool exports, bool all, ls_error *err);
+/* Returns whether the error is a fault of workers or of other processes, which ls_recover handles.
+ * Replicas that differ and memory that the coordinator lacks are no such faults. */
+bool ls_is_fault(const struct ls_trainer *trainer, int status);
 
 #endif

@@ -19,6 +19,7 @@
 #include "train/chaining.h"
 #include "train/coordinator.h"
 #include "train/learnt_scales.h"
+#include "train/release.h"
 #include "train/run_files.h"
 #include "train/run_records.h"
 #include "train/saving.h"
@@ -171,14 +172,19 @@ static int open_data(ls_trainer *t, ls_error *err)
     return status;
 }
 
-/* Fails if the learning rate depends on epochs, but neither the data nor the schedule says how many
- * steps an epoch has. */
+/* Fails if the config has epochs in which parameters are frozen, but the data has no epochs, or if the
+ * learning rate depends on epochs, but neither the data nor the schedule says how many steps an epoch
+ * has. */
 static int check_schedule(ls_trainer *t, ls_error *err)
 {
     const ls_schedule *s = &t->config.schedule;
-    if (ls_dataset_resident(t->data[LS_TRAIN]).images || ls_dataset_rows(t->data[LS_TRAIN]) > 0 ||
-        (s->rule == LS_SCHEDULE_CONSTANT && s->warmup == 0) || s->rule == LS_SCHEDULE_EXPONENTIAL ||
-        s->epoch_steps > 0)
+    if (ls_dataset_resident(t->data[LS_TRAIN]).images || ls_dataset_rows(t->data[LS_TRAIN]) > 0)
+        return LS_OK;
+    if (t->config.freeze_epochs > 0)
+        return ls_config_fail(err, &t->config, "freeze_epochs", LS_ECONFIG,
+                              "the data has no epochs (train_rows is 0); remove freeze_epochs");
+    if ((s->rule == LS_SCHEDULE_CONSTANT && s->warmup == 0) ||
+        s->rule == LS_SCHEDULE_EXPONENTIAL || s->epoch_steps > 0)
         return LS_OK;
     return ls_config_fail(err, &t->config, "schedule", LS_ECONFIG,
                           "the data has no epochs (train_rows is 0); set epoch_steps in the "
@@ -188,13 +194,14 @@ static int check_schedule(ls_trainer *t, ls_error *err)
 /* Fails if the network of an ONNX file has another number of outputs than the data need. */
 static int check_outputs(const ls_trainer *t, int needed, ls_error *err)
 {
-    const int outputs = t->config.onnx ? ls_onnx_net_outputs(t->config.onnx) : needed;
+    const ls_onnx_about *about = t->config.onnx ? ls_onnx_net_about(t->config.onnx) : NULL;
+    const int outputs = about && !about->left_out ? about->outputs : needed;
     if (outputs == needed)
         return LS_OK;
     return ls_config_fail(err, &t->config, "model", LS_ECONFIG,
                           "the network of the ONNX file gives %d values for a row, but the data "
-                          "need %d: one for each class or target; before you export the network, "
-                          "replace its last layer by one with %d outputs",
+                          "need %d: one for each class or target; set \"head\" of the model to "
+                          "\"new\", which replaces its last layer by one with %d outputs",
                           outputs, needed, needed);
 }
 
@@ -203,6 +210,7 @@ static int build_model(ls_trainer *t, ls_error *err)
     const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);
     ls_shape input = {info->channels, info->height, info->width};
     const int outputs = ls_config_outputs(&t->config, info);
+    const bool holds = t->config.freeze_epochs > 0;
     ls_network *model;
     int status = check_outputs(t, outputs, err);
     if (status == LS_OK)
@@ -210,8 +218,12 @@ static int build_model(ls_trainer *t, ls_error *err)
                                   outputs, t->host, err);
     if (status)
         return status;
-    status =
-        ls_network_set_rates(model, t->config.doc, t->config.freeze, t->config.lr_factors, err);
+    status = ls_config_set_rates(model, &t->config, false, err);
+    if (status == LS_OK && holds)
+        status = ls_network_parse(&t->held, ls_config_model_doc(&t->config), t->config.model, input,
+                                  outputs, t->host, err);
+    if (status == LS_OK && holds)
+        status = ls_config_set_rates(t->held, &t->config, true, err);
     if (status == LS_OK)
         status = ls_write_card(model, t, err);
     if (status) {
@@ -273,7 +285,7 @@ static ls_engine_desc describe_work(ls_trainer *t)
     const ls_config *c = &t->config;
     const bool accuracy = c->loss->hits && tests_are_weighted(t);
     return (ls_engine_desc){.pool = t->options.pool,
-                            .model = t->model,
+                            .model = t->held ? t->held : t->model,
                             .optimizer = &c->optimizer,
                             .preprocessing = &c->preprocessing,
                             .loss = c->loss,
@@ -651,17 +663,17 @@ typedef int stage(ls_trainer *t, ls_error *err);
 
 int ls_open_run(ls_trainer *t, ls_error *err)
 {
-    static stage *const stages[] = {/* options and config */
-                                    check_options, read_config,
-                                    /* data and model */
-                                    open_data, check_schedule, build_model, join_late,
-                                    choose_shards,
-                                    /* workers */
-                                    prepare_evaluation, open_engine, ls_members_compare,
-                                    open_weights, open_trace, open_workers, open_group,
-                                    /* output and reports */
-                                    ls_open_run_dir, ls_open_sinks, ls_open_saver,
-                                    ls_coordination_create, summarise, log_warnings, begin_late};
+    static stage *const stages[] = {
+        /* options and config */
+        check_options, read_config,
+        /* data and model */
+        open_data, check_schedule, build_model, join_late, choose_shards,
+        /* workers */
+        prepare_evaluation, open_engine, ls_members_compare, open_weights, ls_release_at_start,
+        open_trace, open_workers, ls_release_check, open_group,
+        /* output and reports */
+        ls_open_run_dir, ls_open_sinks, ls_open_saver, ls_coordination_create, summarise,
+        log_warnings, begin_late};
     int status = LS_OK;
     t->reported.result.test_loss = t->reported.result.seconds_per_epoch = NAN;
     t->reported.accuracy = NAN;

@@ -16,9 +16,7 @@ static int compare_replicas(struct ls_trainer *t, bool exports, bool all, ls_err
     return status || !all ? status : ls_agreement_compare(t, err);
 }
 
-/* Returns whether the error is a fault of workers or of other processes, which ls_recover handles.
- * Replicas that differ and memory that the coordinator lacks are no such faults. */
-static bool is_fault(const struct ls_trainer *t, int status)
+bool ls_is_fault(const struct ls_trainer *t, int status)
 {
     const ls_fault *fault[LS_DEVICES_MAX];
     return status != LS_EDIVERGED && (ls_members_lost(t) || ls_engine_faults(t->engine, fault) > 0);
@@ -42,7 +40,7 @@ int ls_read_back(struct ls_trainer *t, bool exports, bool all, ls_error *err)
             status = ls_renew_card(t, err);
         if (status == LS_OK)
             break;
-        if (!is_fault(t, status))
+        if (!ls_is_fault(t, status))
             return status;
         status = ls_recover(t, when, err);
         if (status)

@@ -125,6 +125,7 @@ static int close_trainer(ls_trainer *t, ls_error *err)
     ls_free(host, t->dir.resumed);
     ls_free(host, t->dir.path);
     ls_inference_release(t->inference);
+    ls_network_destroy(t->held, host);
     ls_measured_fini(&t->reported.measured, t->host);
     ls_dataset_close(t->data[LS_TEST]);
     ls_dataset_close(t->data[LS_TRAIN]);

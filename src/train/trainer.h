@@ -74,8 +74,13 @@ struct ls_trainer {
     ls_dataset *data[LS_SUBSETS];
     ls_inference *inference; /* shared with models (model.h) */
     const ls_network *model; /* owned by inference */
-    bool card_is_old;        /* scales were learnt since the model's card was written */
-    bool test_has_moved;     /* the test rows have changed since the devices copied them */
+    /* The model with the learning-rate factors of the first freeze_epochs epochs, which the workers
+     * have in these epochs; NULL: there are no such epochs. Other parts of the program may use
+     * `model` meanwhile, so its factors never change. */
+    ls_network *held;
+    bool holds;          /* the workers have `held` */
+    bool card_is_old;    /* scales were learnt since the model's card was written */
+    bool test_has_moved; /* the test rows have changed since the devices copied them */
 
     /* Used by the coordinator. */
     ls_engine *engine;  /* the workers */

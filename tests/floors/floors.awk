@@ -59,6 +59,7 @@ BEGIN {
     # work of a verb in one call, or has what the program shows.
     names("cli base json model page http", verb_rooms)
     verb_header["config/given.h"] # init: ls_given_data_read, the keys of --set
+    verb_header["config/origin.h"] # init --from: ls_origin_read
     verb_header["config/keys.h"] # --help config prints the table of keys
     verb_header["config/metrics.h"] # names of the metrics that eval prints
     verb_header["data/columns.h"] # lines about a table's columns

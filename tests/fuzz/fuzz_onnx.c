@@ -51,8 +51,8 @@ static void check_accepted(const ls_onnx_net *net)
                "the layers of an accepted file are JSON");
     const cJSON *side = cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "input")->child;
     const ls_shape input = {side->valueint, side->next->valueint, side->next->next->valueint};
-    int rc = ls_network_parse(&model, doc, ls_json_root(doc), input, ls_onnx_net_outputs(net), NULL,
-                              &err);
+    int rc = ls_network_parse(&model, doc, ls_json_root(doc), input,
+                              ls_onnx_net_about(net)->outputs, NULL, &err);
     if (rc == LS_OK) {
         float *weights = calloc(model->floats, sizeof *weights);
         fuzz_check(weights && ls_onnx_net_load(weights, net, model, &err) == LS_OK,

@@ -29,8 +29,8 @@ static int parse(ls_network **out, ls_json **doc, const ls_onnx_net *net, ls_err
         return status;
     const cJSON *side = cJSON_GetObjectItemCaseSensitive(ls_json_root(*doc), "input")->child;
     const ls_shape input = {side->valueint, side->next->valueint, side->next->next->valueint};
-    return ls_network_parse(out, *doc, ls_json_root(*doc), input, ls_onnx_net_outputs(net), NULL,
-                            err);
+    return ls_network_parse(out, *doc, ls_json_root(*doc), input, ls_onnx_net_about(net)->outputs,
+                            NULL, err);
 }
 
 static int predict(ls_network *model, float *weights, char **arg, ls_error *err)

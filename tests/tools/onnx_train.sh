@@ -32,7 +32,7 @@ if grep -q 'net\.onnx' a/config.json; then fail "the config has the file's path"
 # another number of outputs is refused, with what to do
 config '{"onnx": "net.onnx", "output": "means:out"}' 1 >part.json
 if "$trainer" part.json --set run_dir=part >out 2>&1; then fail "4 outputs were accepted for 10 classes"; fi
-grep -q 'part.json:2:.*gives 4 values for a row, but the data need 10.*replace its last layer' out || fail "$(cat out)"
+grep -q 'part.json:2:.*gives 4 values for a row, but the data need 10.*"new", which replaces its last layer' out || fail "$(cat out)"
 
 # a program trains it on, and its file is read again
 "$embed" net.onnx embedded.onnx >out 2>&1 || fail "$(cat out)"

@@ -74,7 +74,7 @@ static void read_back(const ls_network *model, const float *weights, ls_gather n
     must(ls_onnx_import(&net, &source, NULL, &err), &err);
     const char *text = ls_onnx_net_text(net);
     must(ls_json_parse(&doc, "layers", text, strlen(text), NULL, &err), &err);
-    assert_int_equal(ls_onnx_net_outputs(net), model->classes);
+    assert_int_equal(ls_onnx_net_about(net)->outputs, model->classes);
     must(ls_network_parse(&again, doc, ls_json_root(doc), model->input, model->classes, NULL, &err),
          &err);
     float *canonical = calloc(again->floats, sizeof *canonical);
@@ -650,10 +650,105 @@ static void names_that_are_too_many_or_doubled_are_refused(void **state)
     check_refused(&f, "at most 20000 nodes");
 }
 
-static void lack_of_memory_at_any_point_is_reported_and_nothing_leaks(void **state)
+/* Reads the file of `json`, whose last layer begins anew. The model then has 3 classes, and all
+ * weights but those of the layer `head`. */
+static void expect_new_head(const char *json, ls_shape input, const char *head)
 {
+    const ls_onnx_source source = {.path = path, .new_head = true};
+    ls_network *model = make_model(json, input, 10), *again;
+    float *weights = calloc(model->floats, sizeof *weights);
+    ls_onnx_net *net;
+    ls_json *doc;
+    ls_error err;
+    fill_weights(weights, model, 0.5f, 3);
+    read_back(model, weights, plain_pixels); /* leaves the file */
+    must(ls_onnx_import(&net, &source, NULL, &err), &err);
+    const ls_onnx_about *about = ls_onnx_net_about(net);
+    const char *text = ls_onnx_net_text(net);
+    must(ls_json_parse(&doc, "layers", text, strlen(text), NULL, &err), &err);
+    must(ls_network_parse(&again, doc, ls_json_root(doc), input, 3, NULL, &err), &err);
+    assert_string_equal(about->head, head);
+    assert_int_equal(about->outputs, 10);
+    assert_int_equal(about->weights + about->left_out, model->floats);
+    assert_true(about->left_out > 0 && again->floats > about->weights);
+    float *canonical = calloc(again->floats, sizeof *canonical);
+    canonical[about->weights] = 7;
+    must(ls_onnx_net_load(canonical, net, again, &err), &err);
+    assert_memory_equal(canonical, weights, about->weights * sizeof *weights);
+    assert_true(canonical[about->weights] == 7);
+    assert_true(canonical[again->floats - 1] == 0 || again->floats == about->weights + 1);
+    const ls_layer *last = &again->layer[again->layers - 1];
+    while (last->params == 0)
+        last--;
+    assert_int_equal(last->params, 2); /* a bias, whether the old one had one or not */
+    free(canonical);
+    free(weights);
+    ls_network_destroy(again, NULL);
+    ls_json_destroy(doc);
+    ls_onnx_net_destroy(net);
+    free_model(model);
+}
+
+static void a_new_head_takes_the_place_of_the_last_layer(void **state)
+{
+    const ls_onnx_source source = {.path = path, .new_head = true};
+    const ls_shape pixels = {3, 6, 6};
+    ls_onnx_net *net;
+    ls_error err;
     (void)state;
+    expect_new_head("[{\"type\":\"conv2d\",\"name\":\"a\",\"out\":4,\"kernel\":3},"
+                    "{\"type\":\"batch_norm\",\"name\":\"n\"},{\"type\":\"global_avg_pool\"},"
+                    "{\"type\":\"dense\",\"name\":\"fc\",\"bias\":false}]",
+                    pixels, "fc");
+    expect_new_head(
+        "[{\"type\":\"conv2d\",\"name\":\"a\",\"out\":4,\"kernel\":3},{\"type\":\"relu\"},"
+        "{\"type\":\"conv2d\",\"name\":\"b\",\"out\":10,\"kernel\":1},"
+        "{\"type\":\"global_avg_pool\"}]",
+        pixels, "b");
+    ls_network *model =
+        make_model("[{\"type\":\"flatten\"},{\"type\":\"dense\",\"name\":\"fc\",\"out\":10},"
+                   "{\"type\":\"layer_norm\",\"name\":\"last\"}]",
+                   pixels, 10);
+    float *weights = calloc(model->floats, sizeof *weights);
+    read_back(model, weights, plain_pixels);
+    assert_int_equal(ls_onnx_import(&net, &source, NULL, &err), LS_EUNSUPPORTED);
+    if (!strstr(err.text, "its last layer with weights is \"last\", a layer_norm of 10 outputs"))
+        fail_msg("%s", err.text);
+    free(weights);
+    free_model(model);
+}
+
+/* A file is longer by what is written after it, because it is a sequence of fields. */
+static void licence_and_source_are_kept(void **state)
+{
+    static const char fields[] = "\x12\x07pytorch" /* producer_name */
+                                 "\x72\x15\x0a\x07license\x12\x0a"
+                                 "Apache-2.0" /* metadata_props */
+                                 "\x72\x17\x0a\x06source\x12\x0d"
+                                 "example.org/1";
     const ls_onnx_source source = {.path = path};
+    ls_onnx_net *net;
+    ls_onnx_file f;
+    ls_error err = {0};
+    (void)state;
+    begin(&f);
+    end_with_dense(&f, "x");
+    free(read_layers(&f, &err)); /* leaves the file */
+    FILE *file = fopen(path, "ab");
+    assert_non_null(file);
+    assert_int_equal(fwrite(fields, 1, sizeof fields - 1, file), sizeof fields - 1);
+    fclose(file);
+    must(ls_onnx_import(&net, &source, NULL, &err), &err);
+    if (!strstr(ls_onnx_net_text(net), "\"producer\":\"pytorch\"") ||
+        !strstr(ls_onnx_net_text(net), "\"metadata\":{\"license\":\"Apache-2.0\",\"source\":"
+                                       "\"example.org/1\"}"))
+        fail_msg("%s", ls_onnx_net_text(net));
+    ls_onnx_net_destroy(net);
+}
+
+static void lack_of_memory(bool new_head)
+{
+    const ls_onnx_source source = {.path = path, .new_head = new_head};
     ls_network *model = make_model(lenet_json, (ls_shape){1, 28, 28}, 10);
     float *weights = calloc(model->floats, sizeof *weights);
     read_back(model, weights, plain_pixels); /* leaves the file */
@@ -677,6 +772,13 @@ static void lack_of_memory_at_any_point_is_reported_and_nothing_leaks(void **sta
     free_model(model);
 }
 
+static void lack_of_memory_at_any_point_is_reported_and_nothing_leaks(void **state)
+{
+    (void)state;
+    lack_of_memory(false);
+    lack_of_memory(true);
+}
+
 LS_TESTS(onnx_import, "unit")
 {
     const struct CMUnitTest tests[] = {
@@ -694,6 +796,8 @@ LS_TESTS(onnx_import, "unit")
         cmocka_unit_test(a_slice_has_the_numbers_of_its_list_alone),
         cmocka_unit_test(what_is_not_read_is_refused_with_its_node),
         cmocka_unit_test(names_that_are_too_many_or_doubled_are_refused),
+        cmocka_unit_test(a_new_head_takes_the_place_of_the_last_layer),
+        cmocka_unit_test(licence_and_source_are_kept),
         cmocka_unit_test(lack_of_memory_at_any_point_is_reported_and_nothing_leaks),
     };
     return cmocka_run_group_tests_name("onnx_import", tests, open_path, remove_path);

@@ -288,6 +288,119 @@ static void a_frozen_batch_norm_keeps_its_statistics_beside_a_branch_that_learns
         assert_true(fabs(length[1] - length[0]) < 1e-4 * length[0]);
 }
 
+static void all_but_some_parameters_are_frozen(void **state)
+{
+    scenario s;
+    one_step o;
+    (void)state;
+    begin(&s, "devices=ref:2", 1);
+    fixture_set(&s.f, plain);
+    fixture_set(&s.f, "freeze=[\"*\",\"!n1.*\",\"n1.bias\",\"!fc.weight\"]");
+    fixture_set(&s.f, "lr_factors={\"fc.*\":0.5}");
+    step_once(&o, &s);
+    for (int k = 0; k < o.model->params; k++) {
+        const ls_param *p = o.model->param[k];
+        const int learns = strcmp(p->name, "n1.weight") == 0 || strcmp(p->name, "fc.weight") == 0;
+        assert_int_equal(distance(&o, k, k + 1) > 0, learns);
+        assert_true(p->rate == (!learns ? 0 : p->name[0] == 'f' ? 0.5f : 1));
+    }
+    drop(&o);
+    end(&s);
+}
+
+/* Trains a step with BATCH rows. */
+static void step_with_rows(ls_trainer *t, uint32_t number)
+{
+    static uint8_t images[BATCH * OWN_PIXELS];
+    static int32_t labels[BATCH];
+    ls_error err;
+    for (uint32_t i = 0; i < BATCH; i++)
+        own_row(0, number * 7 + i, images + (size_t)i * OWN_PIXELS, &labels[i]);
+    if (own_step(t, images, labels, BATCH, NULL, &err) != LS_OK)
+        fail_msg("%s", err.text);
+}
+
+static void begin_release(scenario *s, int b)
+{
+    begin(s, b ? "devices=cpu:2" : "devices=ref:2", 1);
+    fixture_set(&s->f, "batch_size=32"); /* three steps of 32 rows are an epoch */
+    fixture_set(&s->f, "optimizer={\"name\":\"adamw\",\"lr\":0.01,\"weight_decay\":0}");
+    fixture_set(&s->f, "freeze=[\"*\",\"!fc.*\"]");
+    fixture_set(&s->f, "freeze_epochs=1");
+}
+
+/* The first step of AdamW moves each weight by the learning rate, whatever its gradient is. So does
+ * the first step after a release, of all weights. */
+static void after_a_release_the_optimizer_begins_anew(void **state)
+{
+    (void)state;
+    for (int b = 0; b < 2 && is_there(b); b++) {
+        scenario s;
+        size_t moved = 0, far = 0;
+        begin_release(&s, b);
+        ls_trainer *t = fixture_open(&s.f);
+        float *first = weights_of(t);
+        for (uint32_t step = 0; step < 3; step++)
+            step_with_rows(t, step);
+        float *held = weights_of(t);
+        step_with_rows(t, 3);
+        float *after = weights_of(t);
+        for (int k = 0; k < t->model->params; k++) {
+            const ls_param *p = t->model->param[k];
+            size_t changed = 0;
+            for (size_t i = p->offset; i < p->offset + p->count; i++) {
+                const float by = fabsf(after[i] - held[i]);
+                changed += held[i] != first[i];
+                moved += by > 0;
+                far += by > 0.0099f && by < 0.0101f;
+                assert_true(by < 0.0101f);
+            }
+            assert_int_equal(changed > 0, strncmp(p->name, "fc.", 3) == 0);
+        }
+        assert_true(moved > 0 && far > moved * 9 / 10);
+        free(first);
+        free(held);
+        free(after);
+        ls_trainer_close(t, NULL);
+        end(&s);
+    }
+}
+
+/* A program goes back to a checkpoint from before the release, or from the step after which it
+ * is. */
+static void a_release_is_repeated_after_a_checkpoint_is_loaded(void **state)
+{
+    (void)state;
+    for (int b = 0; b < 2 && is_there(b); b++)
+        for (uint32_t saved = 2; saved <= 4; saved++) {
+            char path[400];
+            scratch place;
+            scenario s;
+            scratch_begin(&place);
+            snprintf(path, sizeof path, "%s/saved.safetensors", place.directory);
+            begin_release(&s, b);
+            ls_trainer *t = fixture_open(&s.f);
+            float *weights[2];
+            for (uint32_t step = 0; step < 5; step++) {
+                if (step == saved)
+                    assert_int_equal(ls_trainer_save(t, path, &s.f.err), LS_OK);
+                step_with_rows(t, step);
+            }
+            weights[0] = weights_of(t);
+            if (ls_trainer_load(t, path, &s.f.err) != LS_OK)
+                fail_msg("%s", s.f.err.text);
+            for (uint32_t step = saved; step < 5; step++)
+                step_with_rows(t, step);
+            weights[1] = weights_of(t);
+            assert_memory_equal(weights[0], weights[1], t->model->floats * sizeof(float));
+            free(weights[0]);
+            free(weights[1]);
+            ls_trainer_close(t, NULL);
+            end(&s);
+            scratch_end(&place);
+        }
+}
+
 static void the_average_is_that_of_the_weights(void **state)
 {
     static uint8_t images[BATCH * OWN_PIXELS];
@@ -407,18 +520,20 @@ static const char *const controls[] = {
     "optimizer={\"name\":\"sgd\",\"lr\":0.05,\"momentum\":0.9,\"clip_norm\":0.5}",
     "optimizer={\"name\":\"adamw\",\"lr\":0.01,\"clip_norm\":0.5}",
     "freeze=[\"c1.*\",\"n1.*\"]",
+    "freeze_epochs=1",
     "lr_factors={\"fc.*\":3}",
     "ema=0.9",
     "schedule=one_cycle",
     "class_weights=balanced",
     "data.validation=0.25"};
-enum { CONTROLS = sizeof controls / sizeof *controls };
+enum { FREEZE = 2, RELEASE = 3, CONTROLS = sizeof controls / sizeof *controls };
 
-/* Sets control number `which`; from CONTROLS on, sets all of them. */
+/* Sets control number `which`; from CONTROLS on, sets all of them. A release needs what it
+ * releases. */
 static void set_controls(scenario *s, int which)
 {
     for (int i = 0; i < CONTROLS; i++)
-        if (i == which || which == CONTROLS)
+        if (i == which || which == CONTROLS || (i == FREEZE && which == RELEASE))
             fixture_set(&s->f, controls[i]);
 }
 
@@ -466,6 +581,32 @@ static void each_has_the_same_bits_on_any_number_of_workers_and_after_a_stop(voi
                 fail_msg("%s, control %d: other bits after a stop", backends[b], which);
             scratch_end(&place);
         }
+}
+
+/* Worker 1 fails or stalls before the release, or in the first step after it, with which the
+ * release is repeated. */
+static void a_release_loses_nothing_with_a_device(void **state)
+{
+    static const char *const faults[] = {NULL, "worker=1,step=2,kind=fail,stage=shard",
+                                         "worker=1,step=4,kind=fail,stage=merge",
+                                         "worker=1,step=3,kind=stall,stage=merge,seconds=2.5"};
+    (void)state;
+    for (int b = 0; b < 2 && is_there(b); b++) {
+        char hash[2][65];
+        for (size_t k = 0; k < sizeof faults / sizeof *faults; k++) {
+            scenario s;
+            begin(&s, b ? "devices=cpu:2" : "devices=ref:2", 0);
+            set_controls(&s, RELEASE);
+            fixture_set(&s.f, "shards=2");
+            fixture_set(&s.f, SLOW_BUILD ? "deadline_s=2" : "deadline_s=1");
+            s.f.sys.inject = &faults[k];
+            s.f.sys.inject_count = k > 0;
+            assert_int_equal(run(&s, hash[k > 0]), LS_OK);
+            if (strcmp(hash[0], hash[k > 0]) != 0)
+                fail_msg("%s, %s: other bits", backends[b], faults[k]);
+            end(&s);
+        }
+    }
 }
 
 static void gradient_norms_are_recorded_with_the_same_bits_on_any_number_of_workers(void **state)
@@ -549,6 +690,8 @@ static void wrong_patterns_are_refused_with_their_place(void **state)
         {"freeze=[\"c3.*\"]", "freeze: no parameter is called \"c3.*\"; the first is c1.weight"},
         {"freeze=*", "freeze: all parameters are frozen"},
         {"freeze=[1]", "freeze: expected a pattern of names"},
+        {"freeze=[\"*\",\"!c3.*\"]", "freeze: no parameter is called \"c3.*\""},
+        {"freeze_epochs=1", "name them there"},
         {"lr_factors={\"fc\":2}", "lr_factors: no parameter is called \"fc\""},
         {"lr_factors={\"fc.*\":0}", "to leave a parameter as it is, name it in \"freeze\""},
         {"lr_factors=[1]", "lr_factors: expected an object"},
@@ -577,10 +720,14 @@ LS_TESTS(train_fine_tuning, "integration")
         cmocka_unit_test(frozen_parameters_stay_and_others_follow_their_rates),
         cmocka_unit_test(a_frozen_beginning_is_not_computed_backward),
         cmocka_unit_test(a_frozen_batch_norm_keeps_its_statistics_beside_a_branch_that_learns),
+        cmocka_unit_test(all_but_some_parameters_are_frozen),
+        cmocka_unit_test(after_a_release_the_optimizer_begins_anew),
+        cmocka_unit_test(a_release_is_repeated_after_a_checkpoint_is_loaded),
         cmocka_unit_test(the_average_is_that_of_the_weights),
         cmocka_unit_test(classes_weigh_as_they_are_told),
         cmocka_unit_test(balanced_weights_are_those_of_the_training_rows),
         cmocka_unit_test(rows_of_more_classes_than_the_model_has_are_not_balanced),
+        cmocka_unit_test(a_release_loses_nothing_with_a_device),
         cmocka_unit_test(gradient_norms_are_recorded_with_the_same_bits_on_any_number_of_workers),
         cmocka_unit_test(each_has_the_same_bits_on_any_number_of_workers_and_after_a_stop),
         cmocka_unit_test(all_of_them_go_on_after_a_kill),

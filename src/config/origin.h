@@ -1,0 +1,40 @@
+/* A trained network with which training is to begin: `trainer init DATA --from FILE`. */
+#ifndef CONFIG_ORIGIN_H
+#define CONFIG_ORIGIN_H
+
+#include "nn/network.h"
+
+#include <lockstep/status.h>
+#include <stdbool.h>
+
+/* What is known of the file, and the parts of a config that begin with it. */
+typedef struct ls_origin {
+    const ls_host *host;
+    char *model; /* JSON text of the config's key `model`, with a new last layer; owned */
+    /* the config's key `init.weights`, the path given to ls_origin_read; NULL: `model` names the
+     * file */
+    const char *weights;
+    ls_shape input;     /* shape of a row */
+    int layers;         /* number of layers */
+    char head[64];      /* name of the last layer, which begins anew */
+    int outputs;        /* number of outputs that the file's network has */
+    size_t taken, left; /* number of weights that are taken over, and of those that are not */
+    char licence[120];  /* licence of the weights; "": the file does not say it */
+    bool norms;         /* it has batch norms, with running statistics */
+    /* The scales of rows, by channel, with which the network was trained; `scales` false: the file
+     * does not say them. */
+    bool scales;
+    float mean[4], std[4];
+} ls_origin;
+
+/* Reads an ONNX file, or a safetensors file that a run has written. `side`: height and width of a
+ * row of an ONNX file that leaves them open. `named`: the path of the file as the config names it.
+ * The caller frees *out with ls_origin_fini, also after a failure. Errors: those of ls_onnx_import
+ * and ls_card_load; LS_EUNSUPPORTED if the network of a safetensors file is not known, or has no
+ * last layer that can be replaced. */
+int ls_origin_read(ls_origin *out, const char *path, const char *named, int side,
+                   const ls_host *host, ls_error *err);
+/* Frees the texts. A zeroed origin is allowed. */
+void ls_origin_fini(ls_origin *origin);
+
+#endif
