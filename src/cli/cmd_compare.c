@@ -125,6 +125,23 @@ static void print_rows(const ls_comparison *c, bool config, const int *value, bo
     }
 }
 
+/* Prints which runs have identical weights, in green on a terminal, and the hash in lines of at
+ * most `width` characters. */
+static void print_same(const ls_comparison *c, int width)
+{
+    char letters[LS_COMPARED * 3];
+    const bool colour = cli_has_colour(stdout);
+    for (int i = 0; i < c->count; i++) {
+        if (!ls_compared_same(letters, c, i))
+            continue;
+        printf("\n%s%s: identical weights%s\n", colour ? "\033[32m" : "", letters,
+               colour ? "\033[0m" : "");
+        const int length = (int)strlen(c->facts[i].hash), each = width < length ? width : length;
+        for (int at = 0; at < length; at += each)
+            printf("%.*s\n", each, c->facts[i].hash + at);
+    }
+}
+
 static bool has_configs(const ls_comparison *c)
 {
     return c->rows > 0 && c->row[c->rows - 1].config;
@@ -147,6 +164,7 @@ static void print_comparison(const ls_comparison *c, int width)
     if (wide)
         print_wide_row(c, "", letters, value);
     print_rows(c, false, value, wide, width);
+    print_same(c, width);
     puts(has_configs(c) ? "\nThe configs differ in:\n" : "\nThe configs are equal.");
     print_rows(c, true, value, wide, width);
 }

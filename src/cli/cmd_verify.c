@@ -93,6 +93,7 @@ static int write_result(const arguments *a, const ls_verdict *v)
         ls_json_put_uint(&w, "from_step", v->from + 1);
         ls_json_put_uint(&w, "to_step", v->to);
     }
+    ls_json_put_string(&w, "weights_sha256", v->weights_sha256);
     ls_json_put_string(&w, "result", v->text);
     ls_json_close(&w);
     return cli_write_json("--to", a->to ? a->to : ls_path_join(path, a->run, "verified.json"), &w);

@@ -128,13 +128,24 @@ enum {
     WIDTH_RATE = 80,     /* from this width on, they show the rate */
 };
 
+static bool is_terminal(FILE *stream)
+{
+    const char *term = getenv("TERM");
+    return isatty(fileno(stream)) && !(term && strcmp(term, "dumb") == 0);
+}
+
+bool cli_has_colour(FILE *stream)
+{
+    const char *no_colour = getenv("NO_COLOR");
+    return is_terminal(stream) && !(no_colour && no_colour[0]);
+}
+
 void cli_view_init(cli_view *view, bool quiet)
 {
-    const char *no_colour = getenv("NO_COLOR"), *term = getenv("TERM");
     memset(view, 0, sizeof *view);
     view->quiet = quiet;
-    view->tty = isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0);
-    view->colour = view->tty && !(no_colour && no_colour[0]);
+    view->tty = is_terminal(stderr);
+    view->colour = cli_has_colour(stderr);
 }
 
 static const char *style(const cli_view *view, const char *code)

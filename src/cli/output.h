@@ -69,6 +69,8 @@ typedef struct cli_view {
 /* Initialises the view. Colours and redrawing depend on whether stderr is a terminal, and on the
  * environment (TERM, NO_COLOR). `quiet`: only warnings and errors are printed. */
 void cli_view_init(cli_view *view, bool quiet);
+/* Returns whether text on the stream may be coloured: it is a terminal, and NO_COLOR is not set. */
+bool cli_has_colour(FILE *stream);
 /* Takes the names of a run's rows. Call it before the run starts. */
 void cli_view_name_rows(cli_view *view, const ls_summary *summary);
 /* Prints the description of a run and its model at the start. Calls cli_view_name_rows. */

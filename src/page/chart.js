@@ -20,10 +20,10 @@ function number(x, digits = 0) {
 }
 
 /* Formats a number with about four digits for an axis or a table, such as 1.25 M, 250 k or 0.0012, because there is no
- * room for six digits beside an axis. */
-function brief(x, digits) {
+ * room for six digits beside an axis. All numbers of an axis have the unit of `largest`. */
+function brief(x, digits, largest = x) {
   for (const [unit, factor, from] of [['G', 1e9, 1e9], ['M', 1e6, 1e6], ['k', 1e3, 1e5]])
-    if (Math.abs(x) >= from) return number(x / factor, 2).replace(/\.?0+$/, '') + ' ' + unit;
+    if (Math.abs(largest) >= from && x) return number(x / factor, 2).replace(/\.?0+$/, '') + ' ' + unit;
   return number(x, digits);
 }
 
@@ -37,6 +37,8 @@ function duration(seconds) {
   return Math.floor(s / 86400) + ' d ' + Math.floor(s % 86400 / 3600) + ' h';
 }
 
+const bytes = n => n < 1e6 ? number(n / 1e3, 1) + ' kB' : number(n / 1e6, 1) + ' MB';
+
 const when = time => time ? time.replace('T', ' ').replace('Z', ' UTC') : '';
 
 function table(head, rows) {
@@ -45,12 +47,62 @@ function table(head, rows) {
     el('tbody', {}, ...rows.map(r => el('tr', {}, ...r.map((c, i) => i ? el('td', {}, c) : el('th', { scope: 'row' }, c)))))));
 }
 
+/* Returns an element with the label and the SHA-256 of weights, and a button that copies the SHA-256. */
+function hash_line(label, hash) {
+  const code = el('code', {}, hash), button = el('button', { type: 'button' }, 'copy');
+  button.addEventListener('click', () => { /* the text is selected, so it can also be copied by hand */
+    getSelection().selectAllChildren(code);
+    button.textContent = document.execCommand('copy') ? 'copied' : 'selected';
+  });
+  return el('span', { class: 'hash' }, label + ' ', code, ' ', button);
+}
+
+/* The projector mode has larger type. It is on as long as the page's address ends with #big, so that it survives a
+ * reload. */
+const BIG = '#big', big_link = el('a', { class: 'big' });
+
+function show_size() {
+  const big = location.hash === BIG;
+  document.documentElement.classList.toggle('large', big);
+  big_link.setAttribute('href', big ? '#' : BIG);
+  big_link.textContent = big ? 'normal type' : 'larger type';
+}
+
+addEventListener('hashchange', show_size);
+addEventListener('keydown', e => {
+  if (e.key === 'p' && !e.ctrlKey && !e.altKey && !e.metaKey) big_link.click();
+});
+show_size();
+
+/* Returns the number of pixels in a unit of a chart: 1, or more with larger type. */
+const unit = () => parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
+
+/* Returns whether a record says that a device or a host was lost. A run that repeats a step keeps all devices. */
+const is_loss = r => r.type === 'fault' && r.action !== 'repeat';
+
+/* Returns what happened to the run as {sign, text}: a sign for a curve, and a text. Returns undefined if the record is not
+ * one of an event at a step. */
+function event_of(r) {
+  const step = number(r.step);
+  return !finite(r.step) ? undefined : {
+    fault: is_loss(r) ? { sign: '−', text: `${r.device} lost at step ${step}` } : { sign: '!', text: `step ${step} repeated` },
+    arrival: { sign: '+', text: `${r.host} admitted after step ${step}` },
+    failed_arrival: { sign: '×', text: `${r.host} not admitted after step ${step}` },
+    nonfinite: { sign: '!', text: `step ${step} not applied` },
+    resume: { sign: '↻', text: `resumed after step ${step}` },
+  }[r.type];
+}
+
+/* Kinds of data that are the user's own files. */
+const OWN_DATA = { csv: 'table', folder: 'folder of pictures', npy: 'arrays', safetensors: 'tensors' };
+
 const part = (tag, name) => el(tag, { class: name });
 const fold = (title, content, open) => el('details', open ? { open: '' } : {}, el('summary', {}, title), content);
 
 /* ---- charts ----------------------------------------------------------------------------------------------- */
 
-const LEFT = 52, RIGHT = 12, TOP = 12, BOTTOM = 36, HEIGHT = 250, PIXELS = 2;
+/* Sizes of a chart in units of its viewBox. A unit is as many pixels as unit() says. */
+const LEFT = 52, RIGHT = 12, TOP = 12, BOTTOM = 36, HEIGHT = 250, PIXELS = 2, ARROWS = 24;
 
 function shape(tag, attributes, text) {
   const node = document.createElementNS('http://www.w3.org/2000/svg', tag);
@@ -63,6 +115,13 @@ function shape(tag, attributes, text) {
 function tick_step(range, count, least = 0) {
   const rough = range > 0 && finite(range) ? range / count : 1, power = 10 ** Math.floor(Math.log10(rough));
   return Math.max(least, power * [1, 2, 5, 10].find(m => m * power >= rough * 0.999));
+}
+
+/* Returns the next smaller step of an axis. All its multiples can be written with the decimals of the old step, or with
+ * one more if it is a power of ten. */
+function finer(step) {
+  const power = 10 ** Math.floor(Math.log10(step) + 1e-9), times = Math.round(step / power);
+  return times === 5 ? (power >= 10 ? step / 2 : 2 * power) : times === 2 ? power : power / 2;
 }
 
 const digits_of = step => Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
@@ -88,6 +147,7 @@ function decimate(points, lo, hi, columns) {
     for (let k = i + 1; k < stop; k++) {
       const q = points[k];
       p.x = q.x;
+      p.under = Math.min(p.under || 0, q.under || 0);
       p.sum += q.sum;
       p.weight += q.weight;
       if (!(p.lo <= q.lo)) p.lo = q.lo;
@@ -99,6 +159,9 @@ function decimate(points, lo, hi, columns) {
   return out;
 }
 
+/* Returns the largest value that a point of a curve stands for. */
+const highest = p => Math.max(p.y, finite(p.hi) ? p.hi : p.y);
+
 /* Returns a point of a curve whose points have no ranges. */
 const point = (x, y) => ({ from: x, x, sum: y, weight: finite(y) ? 1 : 0, lo: y, hi: y, y });
 
@@ -108,6 +171,20 @@ function quantile(points, share) {
   const ranked = [...points].sort((p, q) => p.y - q.y);
   let left = share * ranked.reduce((sum, p) => sum + p.weight, 0);
   return ranked.find(p => (left -= p.weight) <= 0).y;
+}
+
+/* Marks the points of each curve that also belong to earlier curves: sets `under` to the number of these curves. */
+function find_twins(curves) {
+  curves.forEach((c, i) => {
+    for (const a of curves.slice(0, i)) {
+      let k = 0;
+      for (const p of c.points) {
+        while (k < a.points.length && a.points[k].x < p.x) k++;
+        const q = a.points[k];
+        if (q && q.x === p.x && q.y === p.y && q.from === p.from) p.under = (p.under || 0) + 1;
+      }
+    }
+  });
 }
 
 /* A chart. Options:
@@ -121,7 +198,8 @@ function quantile(points, share) {
  *   view             visible range {lo, hi} of x, shared by charts that zoom together; NaN: all points
  *   empty            text that is shown if there are no points
  *   near             the cursor also reads a curve whose nearest point is within a few pixels
- * A curve is {name, colour, points, line, dots}. */
+ * A curve is {name, colour, points, line, dots}. Where a curve coincides with an earlier one, it is dashed, so that both
+ * are visible. An event is {x, sign, text, colour}: a line across the chart with a sign at its top. */
 class Chart {
   constructor(options) {
     Object.assign(this, options, { curves: [], events: [], cursor: null, drag: null });
@@ -145,7 +223,7 @@ class Chart {
   }
 
   listen() {
-    const at = e => e.clientX - this.svg.getBoundingClientRect().left;
+    const at = e => (e.clientX - this.svg.getBoundingClientRect().left) / unit();
     this.svg.addEventListener('pointerdown', e => {
       if (e.button === 0 && e.pointerType !== 'touch') {
         this.drag = { from: at(e), to: at(e) };
@@ -244,6 +322,7 @@ class Chart {
   }
 
   set(curves, events) {
+    find_twins(curves);
     this.curves = curves;
     this.events = events || [];
     this.draw();
@@ -255,7 +334,7 @@ class Chart {
   scale(drawn) {
     const points = drawn.flatMap(c => c.drawn).filter(p => finite(p.y));
     let lo = Math.min(...points.map(p => p.y));
-    let hi = this.of_time ? quantile(points, 0.98) : Math.max(...points.map(p => Math.max(p.y, finite(p.hi) ? p.hi : p.y)));
+    let hi = this.of_time ? quantile(points, 0.98) : Math.max(...points.map(highest));
     if (this.from_zero && lo > 0) lo = 0;
     const step = tick_step(hi - lo || Math.abs(hi) || 1, 5);
     lo = Math.floor(lo / step + 1e-9) * step;
@@ -266,7 +345,7 @@ class Chart {
 
   draw() {
     const range = this.range();
-    this.width = this.svg.clientWidth || this.width || 560;
+    this.width = this.svg.clientWidth / unit() || this.width || 560;
     const columns = Math.floor((this.width - LEFT - RIGHT) / PIXELS);
     const drawn = range ? this.curves.map(c => ({ ...c, drawn: decimate(c.points, ...range, columns) })) : [];
     const empty = !drawn.some(c => c.drawn.some(p => finite(p.y)));
@@ -288,9 +367,9 @@ class Chart {
     this.svg.setAttribute('viewBox', `0 0 ${this.width} ${HEIGHT}`);
     this.svg.setAttribute('aria-label', `${this.title}, ${this.x_name} ${number(x0)} to ${number(x1)}; `
       + this.curves.filter(c => c.points.length).map(c => `${c.name}: last ${this.text_of(c.points.at(-1).y)}`).join('; '));
-    this.svg.replaceChildren(...this.axes(y, x0, x1, bottom), this.plot(drawn, y, bottom),
-      this.over = shape('g', {}));
-    this.legend.replaceChildren(...drawn.filter(c => c.points.length).map(c => this.key_of(c)));
+    this.svg.replaceChildren(...this.axes(y, x0, x1, bottom), this.plot(drawn, y, bottom), ...this.signs(x0, x1, bottom),
+      ...this.arrows(drawn, y, range), this.over = shape('g', {}));
+    this.legend.replaceChildren(...drawn.filter(c => c.points.length).map(c => this.key_of(c, y)));
     this.mark();
   }
 
@@ -299,22 +378,64 @@ class Chart {
     return this.trim && finite(y) ? String(Number(y.toPrecision(4))) : number(y, this.digits);
   }
 
-  key_of(c) {
+  key_of(c, y) {
     const end = c.points.at(-1), name = c.drawn.some(p => p.hi > p.lo) && c.ranged ? c.ranged : c.name;
+    const most = Math.max(...c.drawn.filter(p => finite(p.y)).map(highest));
     return el('span', { class: c.colour }, el('i', { class: c.line ? '' : 'dot' }), name + ' ',
-      c.no_last ? null : el('b', {}, this.text_of(end.y)));
+      c.no_last ? null : el('b', {}, this.text_of(end.y)),
+      this.is_beyond(most, y) ? ` ▲ up to ${brief(most, this.digits)}` : null);
+  }
+
+  /* Returns whether a value is above the frame of the y axis. A mean of equal values can be rounded up. */
+  is_beyond(value, y) {
+    return value > y.hi + 1e-6 * (y.hi - y.lo);
+  }
+
+  /* Returns arrows at the upper edge, above values that are beyond the frame: one for each excursion of a curve. */
+  arrows(drawn, y, [x0, x1]) {
+    const list = [];
+    for (const c of drawn) {
+      let from = null;
+      for (const p of c.drawn.filter(q => this.is_beyond(highest(q), y) && q.x >= x0 && q.x <= x1)) {
+        const x = this.X(p.x);
+        if (from !== null && x - from < ARROWS) continue;
+        from = x;
+        const arrow = shape('path', { class: 'beyond ' + c.colour, d: `M${x - 5} ${TOP - 3}h10l-5 -8Z` });
+        arrow.append(shape('title', {}, `${c.name}: ${this.text_of(highest(p))}, beyond the frame`));
+        list.push(arrow);
+      }
+    }
+    return list;
+  }
+
+  /* Returns the lines of events. A sign that would cover the one before it is left out. */
+  signs(x0, x1, bottom) {
+    const list = [];
+    let end = -Infinity;
+    for (const e of this.events.filter(v => v.x >= x0 && v.x <= x1).sort((a, b) => a.x - b.x)) {
+      const x = this.X(e.x), g = shape('g', { class: 'event ' + (e.colour || '') });
+      g.append(shape('title', {}, e.text), shape('path', { d: `M${x} ${TOP}V${bottom}` }));
+      if (x - end > 15) {
+        g.append(shape('circle', { cx: x, cy: TOP + 7, r: 7 }), shape('text', { x, y: TOP + 11, 'text-anchor': 'middle' }, e.sign));
+        end = x;
+      }
+      list.push(g);
+    }
+    return list;
   }
 
   axes(y, x0, x1, bottom) {
     const list = [], digits = digits_of(y.step);
-    const step = tick_step(x1 - x0, this.width < 460 ? 4 : 7, this.x_digits ? 10 ** -this.x_digits : 1);
+    const least = this.x_digits ? 10 ** -this.x_digits : 1, ticks = by => Math.floor(x1 / by) - Math.ceil(x0 / by) + 1;
+    let step = tick_step(x1 - x0, this.width < 460 ? 4 : 7, least);
+    if (ticks(step) < 3) step = Math.max(least, finer(step));
     for (let v = y.lo; v <= y.hi + y.step / 2; v += y.step)
       list.push(shape('path', { class: 'grid', d: `M${LEFT} ${this.Y(v)}H${this.width - RIGHT}` }),
-        shape('text', { x: LEFT - 8, y: this.Y(v) + 4, 'text-anchor': 'end' }, brief(v, digits)));
+        shape('text', { x: LEFT - 8, y: this.Y(v) + 4, 'text-anchor': 'end' }, brief(v, digits, y.hi)));
     list.push(shape('path', { class: 'axis', d: `M${LEFT} ${bottom}H${this.width - RIGHT}` }));
     for (let v = Math.ceil(x0 / step) * step; v <= x1; v += step)
       list.push(shape('path', { class: 'axis', d: `M${this.X(v)} ${bottom}v4` }),
-        shape('text', { x: this.X(v), y: bottom + 17, 'text-anchor': this.X(v) > this.width - 30 ? 'end' : 'middle' }, brief(v, digits_of(step))));
+        shape('text', { x: this.X(v), y: bottom + 17, 'text-anchor': this.X(v) > this.width - 30 ? 'end' : 'middle' }, brief(v, digits_of(step), x1)));
     list.push(shape('text', { x: LEFT + (this.width - LEFT - RIGHT) / 2, y: bottom + 32, 'text-anchor': 'middle' }, this.x_name));
     return list;
   }
@@ -326,27 +447,38 @@ class Chart {
     const group = shape('g', { 'clip-path': `url(#${id})` });
     group.append(cut);
     const XY = (p, v) => this.X(p.x).toFixed(1) + ' ' + this.Y(Math.max(y.lo, Math.min(v, y.hi + y.hi - y.lo))).toFixed(1);
-    for (const e of this.events) {
-      const line = shape('path', { class: 'event', d: `M${this.X(e.step)} ${TOP}V${bottom}` });
-      line.append(shape('title', {}, `${e.type}, step ${number(e.step)}`));
-      group.append(line);
-    }
     for (const c of drawn) {
       const there = c.drawn.filter(p => finite(p.y)), g = shape('g', { class: c.colour });
       if (c.line && there.some(p => p.hi > p.lo))
         g.append(shape('path', { class: 'band', d: 'M' + there.map(p => XY(p, p.hi)).join('L') + 'L'
           + [...there].reverse().map(p => XY(p, p.lo)).join('L') + 'Z' }));
-      let d = '', pen = 'M';
-      for (const p of c.drawn) { /* a missing point leaves a gap */
-        if (finite(p.y)) d += pen + XY(p, p.y);
-        pen = finite(p.y) ? 'L' : 'M';
+      if (c.line) for (const [under, d] of this.pieces(c.drawn, XY)) {
+        const piece = shape('path', { class: under ? 'curve twin' : 'curve', d }), dash = 16 >> Math.min(under, 3);
+        if (under) piece.style.strokeDasharray = `${dash} ${16 - dash}`;
+        g.append(piece);
       }
-      if (c.line && d) g.append(shape('path', { class: 'curve', d }));
       if ((c.dots && there.length <= 60) || there.length === 1)
-        for (const p of there) g.append(shape('circle', { class: 'dots', cx: this.X(p.x), cy: this.Y(p.y), r: 4 }));
+        for (const p of there) g.append(shape('circle', { class: 'dots', cx: this.X(p.x), cy: this.Y(p.y), r: p.under ? 2.5 : 4 }));
       group.append(g);
     }
     return group;
+  }
+
+  /* Returns the paths of a curve, each as [number of earlier curves that it coincides with, path]. A missing point leaves
+   * a gap. */
+  pieces(points, XY) {
+    const paths = new Map();
+    let last = null, drawing = -1;
+    for (const p of points) {
+      if (!finite(p.y)) { last = null; drawing = -1; continue; }
+      if (last) {
+        const under = Math.min(last.under || 0, p.under || 0);
+        paths.set(under, (paths.get(under) || '') + (under === drawing ? '' : 'M' + XY(last, last.y)) + 'L' + XY(p, p.y));
+        drawing = under;
+      }
+      last = p;
+    }
+    return paths;
   }
 
   /* Returns the point of a curve that belongs to the point p of another curve: a point between p.from and p.x, or, if
@@ -379,9 +511,9 @@ class Chart {
       ...lines.map(([c, q]) => el('div', { class: c.colour }, el('i', {}),
         `${c.name}: ${this.text_of(q.y)}${range(q)}`)));
     const x = this.X(p.x), right = x < this.width / 2;
-    this.tip.style.left = right ? x + 28 + 'px' : '';
-    this.tip.style.right = right ? '' : this.width - x + 28 + 'px';
-    this.tip.style.top = this.svg.getBoundingClientRect().top - this.figure.getBoundingClientRect().top + TOP + 'px';
+    this.tip.style.left = right ? (x + 28) * unit() + 'px' : '';
+    this.tip.style.right = right ? '' : (this.width - x + 28) * unit() + 'px';
+    this.tip.style.top = this.svg.getBoundingClientRect().top - this.figure.getBoundingClientRect().top + TOP * unit() + 'px';
   }
 }
 
@@ -389,5 +521,5 @@ class Chart {
 function hint() {
   return ['Drag across a curve, or press +, to look closer; double-click, or press reset, to see everything. With keys, on a curve: ',
     ...[['←', ''], ['→', ' read values, '], ['+', ''], ['−', ' look closer or less close, '], ['shift ←', ''], ['shift →', ' move, '],
-      ['0', ' everything.']].flatMap(([k, t]) => [el('kbd', {}, k), t || ' '])];
+      ['0', ' everything; '], ['p', ' larger type, for a projector.']].flatMap(([k, t]) => [el('kbd', {}, k), t || ' '])];
 }

@@ -83,6 +83,7 @@ enum figure {
     BEGUN,
     DATA,
     DEVICES,
+    CHANGES,
     PARAMETERS,
     HASH,
     FIGURES
@@ -105,8 +106,12 @@ static void format_figure(char out[TEXT], enum figure what, const ls_run_facts *
         if (strlen(f->begun) >= 16)
             snprintf(out, TEXT, "%.10s %.5s", f->begun, f->begun + 11);
         break;
-    case DATA: snprintf(out, TEXT, "%s%s", f->data, f->synthetic ? " (SYNTHETIC)" : ""); break;
+    case DATA:
+        snprintf(out, TEXT, "%s%s", f->own_data[0] ? f->own_data : f->data,
+                 f->synthetic ? " (SYNTHETIC)" : "");
+        break;
     case DEVICES: snprintf(out, TEXT, "%s", f->devices); break;
+    case CHANGES: snprintf(out, TEXT, "%s", f->changes); break;
     case PARAMETERS: snprintf(out, TEXT, "%llu", (unsigned long long)f->parameters); break;
     case HASH: snprintf(out, TEXT, "%.8s", f->hash); break;
     case FIGURES: break;
@@ -128,6 +133,7 @@ static void name_figure(char out[64], enum figure what, const ls_comparison *c)
         [BEGUN] = "begun (UTC)",
         [DATA] = "data",
         [DEVICES] = "devices",
+        [CHANGES] = "lost or admitted",
         [PARAMETERS] = "parameters",
         [HASH] = "weights",
     };
@@ -386,6 +392,22 @@ const char *ls_compared_letter(int run)
     return letters[run];
 }
 
+bool ls_compared_same(char out[LS_COMPARED * 3], const ls_comparison *c, int run)
+{
+    const char *hash = c->facts[run].hash;
+    size_t used = 0;
+    int same = 0;
+    for (int i = 0; i < c->count; i++) {
+        if (!hash[0] || strcmp(c->facts[i].hash, hash) != 0)
+            continue;
+        if (i < run)
+            return false;
+        used += (size_t)snprintf(out + used, LS_COMPARED * 3 - used, "%s%s", same++ ? ", " : "",
+                                 ls_compared_letter(i));
+    }
+    return same > 1;
+}
+
 /* ---- the page -------------------------------------------------------------------------------- */
 
 /* Writes a line {"type":"compared","config":…,"name":…,"values":[…]} for a row. */
@@ -422,11 +444,30 @@ static void put_run(ls_buffer *out, ls_json_writer *w, const ls_comparison *c, i
     ls_page_add_line(out, w);
 }
 
+/* Writes a line {"type":"same","runs":"A, C","sha256":…} for each group of runs with the same
+ * weights. */
+static void put_same(ls_buffer *out, ls_json_writer *w, const ls_comparison *c)
+{
+    char letters[LS_COMPARED * 3];
+    for (int i = 0; i < c->count; i++) {
+        if (!ls_compared_same(letters, c, i))
+            continue;
+        ls_json_writer_reset(w);
+        ls_json_open_object(w, NULL);
+        ls_json_put_string(w, "type", "same");
+        ls_json_put_string(w, "runs", letters);
+        ls_json_put_string(w, "sha256", c->facts[i].hash);
+        ls_json_close(w);
+        ls_page_add_line(out, w);
+    }
+}
+
 static void put_records(ls_buffer *out, const void *data)
 {
     const ls_comparison *c = data;
     ls_json_writer w;
     ls_json_writer_init(&w, 0, c->host);
+    put_same(out, &w, c);
     for (size_t i = 0; i < c->rows; i++)
         put_row(out, &w, c, &c->row[i]);
     for (int i = 0; i < c->count; i++) {
@@ -450,6 +491,7 @@ static void put_title(ls_buffer *out, const void *data)
 static void put_table(ls_buffer *out, const void *data)
 {
     const ls_comparison *c = data;
+    char letters[LS_COMPARED * 3];
     ls_buffer_put(out,
                   "<h1>Runs compared</h1>\n<p class=\"sub\">The curves are drawn by a script of "
                   "this page, and scripts are off.</p>\n"
@@ -459,7 +501,14 @@ static void put_table(ls_buffer *out, const void *data)
         ls_page_escape(out, c->run_dir[i]);
         ls_buffer_put(out, "</td></tr>\n");
     }
-    ls_buffer_put(out, "</tbody></table>\n<div class=\"tables\"><table><thead><tr><th></th>");
+    ls_buffer_put(out, "</tbody></table>\n");
+    for (int i = 0; i < c->count; i++)
+        if (ls_compared_same(letters, c, i))
+            ls_buffer_format(out,
+                             "<p class=\"note good\"><strong>%s:</strong> identical weights "
+                             "<code>%s</code></p>\n",
+                             letters, c->facts[i].hash);
+    ls_buffer_put(out, "<div class=\"tables\"><table><thead><tr><th></th>");
     for (int i = 0; i < c->count; i++)
         ls_buffer_format(out, "<th>%s</th>", ls_compared_letter(i));
     ls_buffer_put(out, "</tr></thead><tbody>\n");

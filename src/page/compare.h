@@ -44,6 +44,10 @@ void ls_comparison_close(ls_comparison *c);
 /* Returns the letter that stands for a run in tables, "A" to "H". `run`: 0 to LS_COMPARED − 1. */
 const char *ls_compared_letter(int run);
 
+/* Writes the letters of the runs that end with the same weights as `run`, such as "A, C". Returns
+ * false if no other run does, or if an earlier run is among them. `run`: 0 to c->count − 1. */
+bool ls_compared_same(char out[LS_COMPARED * 3], const ls_comparison *c, int run);
+
 /* Appends the page: the curves of all runs, and the rows as tables. The thread must be in the "C"
  * locale. Errors: LS_ENOMEM. */
 int ls_comparison_page(ls_buffer *out, const ls_comparison *c, ls_error *err);

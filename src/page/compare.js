@@ -2,16 +2,20 @@
 
 /* ---- records ---------------------------------------------------------------------------------------------- */
 
-/* The records that src/page/compare.c writes: the rows of the tables, and for each run a record of type "run", followed by
+/* The records that src/page/compare.c writes: the rows of the tables, records of type "same" about runs with identical
+ * weights, and for each run a record of type "run", followed by
  * the records that src/page/page.h describes. */
-const runs = [], rows = [];
+const runs = [], rows = [], same = [];
 
 function take(text) {
   for (const line of text.split('\n')) {
     if (!line.trim()) continue;
     const r = JSON.parse(line), run = runs.at(-1);
-    if (r.type === 'run') runs.push({ ...r, steps: [], epochs: new Map(), shown: true, colour: 'r' + (runs.length + 1) });
+    if (r.type === 'run') runs.push({ ...r, steps: [], epochs: new Map(), events: [], shown: true, colour: 'r' + (runs.length + 1) });
     else if (r.type === 'compared') rows.push(r);
+    else if (r.type === 'same') same.push(r);
+    else if (r.type === 'run_start') run.images = r.data && r.data.images !== false;
+    else if (event_of(r)) run.events.push(r);
     else if (r.type === 'step') run.steps.push(r);
     else if (r.type === 'epoch' || r.type === 'eval')
       run.epochs.set(r.epoch, { ...run.epochs.get(r.epoch), ...r, at: run.epochs.get(r.epoch)?.at ?? r.at });
@@ -58,6 +62,34 @@ function step_points(run, of) {
   return list;
 }
 
+/* Returns a function from the number of a step to its x. */
+function x_of_step(run) {
+  const x = axes[axis].of(run), all = run.steps.map(x);
+  return step => {
+    const i = run.steps.findIndex(r => r.step >= step);
+    return axis === 'step' || !all.length ? step : all.at(i);
+  };
+}
+
+/* Returns the events of a run as marks on its curves of steps. */
+function marks(run) {
+  const x = x_of_step(run);
+  return run.events.map(e => ({ x: x(e.step), colour: run.colour, sign: event_of(e).sign, text: `${run.letter}: ${event_of(e).text}` }));
+}
+
+/* Returns the epochs of a run if their mean rates are drawn instead of the rates of steps, else []. The rates of steps
+ * that take less than a millisecond are noise, because several are reported together. */
+function timed_epochs(run) {
+  const timed = [...run.epochs.values()].filter(e => e.images_per_s > 0 && e.seconds > 0 && e.at > 0);
+  return timed.length > 2 && timed.reduce((sum, e) => sum + e.seconds, 0) < 1e-3 * timed.at(-1).at ? timed : [];
+}
+
+function rate_points(run) {
+  const x = x_of_step(run), timed = timed_epochs(run);
+  return timed.length ? timed.map(e => ({ ...point(x(e.at), e.images_per_s), sum: e.seconds * e.images_per_s, weight: e.seconds }))
+    : step_points(run, s => s.images_per_s > 0 ? [s.images_per_s, (s.rows || s.steps || 1) / s.images_per_s] : [NaN, 0]);
+}
+
 /* ---- charts ----------------------------------------------------------------------------------------------- */
 
 const by_epoch = { lo: NaN, hi: NaN }, by_step = { lo: NaN, hi: NaN };
@@ -85,15 +117,17 @@ function draw() {
   charts.metric.name(`${judged} ${common('metric', 'metric')}`);
   charts.metric.most = shown.some(r => LOSSES[r.metric]) ? undefined : 1;
   charts.test_loss.name(`${judged} loss`);
+  charts.rate.name('Throughput', (shown.every(r => r.images) ? 'images/s' : 'rows/s')
+    + (shown.some(r => timed_epochs(r).length) ? '; steps under 1 ms: means of epochs' : ''));
+  const events = shown.flatMap(marks);
   charts.metric.set(curves(epochs(r => METRICS[r.metric] || LOSSES[r.metric]), { dots: true }));
   charts.trained.set(curves(epochs(() => 'train_accuracy'), { dots: true }));
   charts.test_loss.set(curves(epochs(() => 'test_loss'), { dots: true }));
   for (const c of [charts.loss, charts.lr, charts.norm, charts.rate]) Object.assign(c, { x_name: name, x_digits: digits });
-  charts.loss.set(curves(r => step_points(r, s => [s.loss, s.steps || 1])));
-  charts.lr.set(curves(r => step_points(r, s => [s.lr, 1])));
-  charts.norm.set(curves(r => step_points(r, s => [s.grad_norm, 1])).filter(c => c.points.some(p => finite(p.y))));
-  charts.rate.set(curves(r => step_points(r, s => s.images_per_s > 0
-    ? [s.images_per_s, (s.rows || s.steps || 1) / s.images_per_s] : [NaN, 0]), { no_last: true }));
+  charts.loss.set(curves(r => step_points(r, s => [s.loss, s.steps || 1])), events);
+  charts.lr.set(curves(r => step_points(r, s => [s.lr, 1])), events);
+  charts.norm.set(curves(r => step_points(r, s => [s.grad_norm, 1])).filter(c => c.points.some(p => finite(p.y))), events);
+  charts.rate.set(curves(rate_points, { no_last: true }), events);
 }
 
 /* ---- the page --------------------------------------------------------------------------------------------- */
@@ -145,9 +179,11 @@ function compared(title, config, none) {
 take(document.getElementById('records').textContent);
 short_names();
 const synthetic = rows.some(r => r.name === 'data' && r.values.some(v => v.includes('SYNTHETIC')));
-document.getElementById('main').append(
+document.getElementById('main').append(big_link,
   el('header', {}, el('div', { class: 'head' }, el('h1', {}, `${runs.length} runs compared`)),
-    el('p', { class: 'sub' }, 'A button hides and shows the curves of its run. Its letter stands for the run in the tables.')),
+    el('p', { class: 'sub' }, 'A button hides and shows the curves of its run. Its letter stands for the run in the tables. '
+      + 'Where curves coincide, the later one is dashed.')),
+  ...same.map(r => el('p', { class: 'note good', role: 'note' }, el('strong', {}, r.runs + ':'), ' ', hash_line('identical weights', r.sha256))),
   synthetic ? el('p', { class: 'note loud', role: 'note' }, el('strong', {}, 'SYNTHETIC DATA.'),
     ' The images of at least one run were made up by the program: these results say nothing of real data.') : '',
   el('p', { class: 'runs' }, ...run_buttons()),

@@ -98,6 +98,37 @@ const char *ls_run_judged(const cJSON *config)
     return number(member(config, "data"), "validation") > 0 ? "validation" : "test";
 }
 
+/* Adds a device or host that was lost or admitted. A run that repeats a step keeps all devices. */
+static void take_change(ls_run_facts *f, const cJSON *r, bool lost)
+{
+    char name[100] = "", action[16] = "";
+    const size_t used = strlen(f->changes);
+    const double step = number(r, "step");
+    COPY(name, r, lost ? "device" : "host");
+    COPY(action, r, "action");
+    if (strcmp(action, "repeat") == 0 || isnan(step))
+        return;
+    snprintf(f->changes + used, sizeof f->changes - used, "%s%s %s step %.0f", used ? ", " : "",
+             name, lost ? "lost at" : "admitted after", step);
+    ls_utf8_tidy(f->changes);
+}
+
+/* Finds the name of the user's own file or folder in the config. */
+static void take_own_data(ls_run_facts *f, const cJSON *given)
+{
+    char path[LS_PATH_BYTES] = "";
+    const ls_dataset_form form = ls_dataset_form_of(f->data);
+    if (form == LS_DATA_OF_CALLER || form == LS_DATA_PUBLIC || form == LS_DATA_GENERATED)
+        return;
+    COPY(path, given, "path");
+    COPY(path, given, "x");
+    for (size_t end = strlen(path); end > 1 && path[end - 1] == '/'; end--)
+        path[end - 1] = '\0';
+    const char *slash = strrchr(path, '/');
+    snprintf(f->own_data, sizeof f->own_data, "%s", slash && slash[1] ? slash + 1 : path);
+    ls_utf8_tidy(f->own_data);
+}
+
 static void take_start(ls_run_facts *f, const cJSON *r)
 {
     const cJSON *config = member(r, "config"), *data = member(r, "data");
@@ -110,6 +141,7 @@ static void take_start(ls_run_facts *f, const cJSON *r)
     f->parameters = parameters >= 0 && parameters < 1e15 ? (uint64_t)parameters : 0;
     f->synthetic = cJSON_IsTrue(member(data, "synthetic"));
     f->named_synthetic = ls_dataset_form_of(f->data) == LS_DATA_GENERATED;
+    take_own_data(f, member(config, "data"));
     snprintf(f->judged, sizeof f->judged, "%s", ls_run_judged(config));
     f->metric = ls_run_metric(r);
 }
@@ -212,6 +244,8 @@ void ls_run_facts_find(ls_run_facts *out, const ls_run_log *log, const char *run
             take_start(out, r);
         else if (strcmp(type, "resume") == 0)
             take_resume(out, r);
+        else if (strcmp(type, "fault") == 0 || strcmp(type, "arrival") == 0)
+            take_change(out, r, type[0] == 'f');
         else if (strcmp(type, "epoch") == 0)
             take_epoch(out, r, &rows);
         else if (strcmp(type, "eval") == 0)

@@ -37,7 +37,10 @@ typedef struct ls_run_facts {
     double seconds;            /* time of epochs and evaluations */
     char begun[24];            /* time of the first record, UTC: "2024-01-31T09:30:00Z" */
     char hash[65];             /* SHA-256 of the final weights */
-    char devices[256];         /* "cpu(0), cpu(1)" */
+    char devices[256];         /* at the start: "cpu(0), cpu(1)" */
+    char changes[256];         /* devices and hosts that were lost or admitted since: "cpu(1) lost
+                                * at step 120, b admitted after step 200" */
+    char own_data[128];        /* name of the user's own file or folder; "": public data, or none */
     int epochs, of_epochs;     /* number of finished epochs; number of epochs in the config */
     uint64_t steps;            /* number of the last step */
     uint64_t parameters;

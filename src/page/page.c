@@ -71,7 +71,7 @@ static const char *text_or(const cJSON *object, const char *key, const char *fal
 
 /* The records that the table needs, parsed. */
 typedef struct outcome {
-    ls_json *start, *end; /* the newest records, or NULL */
+    ls_json *start, *end, *verified; /* the newest records, or NULL */
 } outcome;
 
 static const cJSON *root_of(const ls_json *doc)
@@ -101,12 +101,21 @@ static void find_outcome(outcome *o, const ls_run_log *log)
             keep(&o->start, doc);
         } else if (strcmp(type, "run_end") == 0) {
             keep(&o->end, doc);
+        } else if (strcmp(type, "verified") == 0) {
+            keep(&o->verified, doc);
         } else {
             if (strcmp(type, "resume") == 0)
                 keep(&o->end, NULL); /* the run was resumed after this end, so the end is ignored */
             ls_json_destroy(doc);
         }
     }
+}
+
+static void drop_outcome(const outcome *o)
+{
+    ls_json_destroy(o->start);
+    ls_json_destroy(o->end);
+    ls_json_destroy(o->verified);
 }
 
 static bool is_synthetic(const outcome *o)
@@ -168,6 +177,8 @@ static void add_facts(ls_buffer *b, const ls_run_log *log, const outcome *o)
     add_row(b, "Started", text_or(start, "time", "–"));
     add_row(b, "Ended", text_or(end, "time", "–"));
     add_row(b, "Weights’ SHA-256", text_or(end, "weights_sha256", "–"));
+    if (o->verified)
+        add_row(b, "Verification", text_or(root_of(o->verified), "result", "–"));
     ls_buffer_put(b, "</tbody></table></div>\n");
 }
 
@@ -268,8 +279,7 @@ int ls_page_write(ls_buffer *out, const ls_run_log *log, ls_error *err)
     if (log)
         find_outcome(&c.outcome, log);
     ls_page_fill(out, (const char *)ls_page_text, parts, &c);
-    ls_json_destroy(c.outcome.start);
-    ls_json_destroy(c.outcome.end);
+    drop_outcome(&c.outcome);
     return ls_buffer_status(out, err);
 }
 
@@ -464,6 +474,34 @@ static void add_notes(ls_run_log *log, const char *run_dir)
     ls_free(log->host, text);
 }
 
+/* Adds what `trainer verify` has found as a line {"type":"verified",…}, if it has found it of the
+ * weights with which the run has ended: the run may have been resumed since. */
+static void add_verdict(ls_run_log *log, const char *run_dir)
+{
+    char path[LS_PATH_BYTES];
+    size_t length;
+    ls_json *doc;
+    ls_json_writer w;
+    outcome o = {0};
+    if (ls_json_read_file(&doc, ls_path_join(path, run_dir, "verified.json"), log->host, NULL) !=
+        LS_OK)
+        return; /* the run was not verified */
+    ls_json_writer_init(&w, 0, log->host);
+    ls_json_open_object(&w, NULL);
+    ls_json_put_string(&w, "type", "verified");
+    for (const cJSON *item = ls_json_root(doc)->child; item && item->string; item = item->next)
+        ls_json_put_node(&w, item->string, item);
+    ls_json_close(&w);
+    find_outcome(&o, log);
+    const char *text = ls_json_writer_text(&w, &length, NULL);
+    if (text && strcmp(text_or(root_of(o.end), "weights_sha256", ""),
+                       text_or(ls_json_root(doc), "weights_sha256", "-")) == 0)
+        add_lines(log, text, length);
+    drop_outcome(&o);
+    ls_json_writer_fini(&w);
+    ls_json_destroy(doc);
+}
+
 int ls_report_write_with(const char *run_dir, const char *out_path, const ls_buffer *lines,
                          const ls_host *host, ls_error *err)
 {
@@ -475,6 +513,7 @@ int ls_report_write_with(const char *run_dir, const char *out_path, const ls_buf
     if (status == LS_OK) {
         ls_c_locale locale = ls_c_locale_enter();
         add_notes(&log, run_dir);
+        add_verdict(&log, run_dir);
         if (lines && lines->text)
             add_lines(&log, lines->text, lines->length);
         status = ls_page_write(&page, &log, err);

@@ -58,6 +58,7 @@ function summary() {
     r => ['fault', 'nonfinite', 'arrival', 'failed_arrival', 'resume'].includes(r.type) || (r.type === 'warning' && !is_reported(r))) };
   s.live = { ...last('program'), ...last('live') }; /* host, directory and command of the run */
   s.data = start.data || {};
+  s.weights = end ? end.weights_sha256 : null;
   s.judged = config.data && config.data.validation > 0 ? 'validation' : 'test';
   s.rows = s.data.images === false ? 'rows' : 'images'; /* records of older versions do not have data.images */
   s.synthetic = Boolean(s.data.synthetic || (end && end.synthetic));
@@ -106,8 +107,24 @@ function heading(s) {
   if (s.start.lockstep) facts.push('Lockstep ' + s.start.lockstep);
   document.title = (kind === 'running' && finite(s.share) ? Math.floor(100 * s.share) + ' % · ' : '') + s.name
     + (s.synthetic ? ' (SYNTHETIC data)' : '') + ': Lockstep run';
-  return [el('div', { class: 'head' }, el('h1', {}, s.name), el('span', { class: 'state ' + kind }, name)),
+  return [el('div', { class: 'head' }, el('h1', {}, s.name), el('span', { class: 'state ' + kind }, name), verified()),
     el('p', { class: 'sub' }, facts.join(' · ') || 'Data and devices are being opened; the figures follow.')];
+}
+
+/* Returns a mark that says what `trainer verify` found, or null. */
+function verified() {
+  const v = last('verified');
+  if (!v) return null;
+  const [kind, text] = !v.holds ? ['failed', 'NOT verified'] : v.result.startsWith('verified') ? ['finished', 'verified']
+    : ['unknown', 'verified in part'];
+  return el('span', { class: 'state ' + kind, title: v.result }, text);
+}
+
+/* Shows the hash of the weights. The element stays in the page, so that a new record does not end the user's selection. */
+function draw_hash(s) {
+  if (draw_hash.drawn === s.weights) return;
+  draw_hash.drawn = s.weights;
+  places.hash.replaceChildren(...s.weights ? [hash_line('Weights’ SHA-256', s.weights)] : []);
 }
 
 function note(title, text, kind = '') {
@@ -128,7 +145,7 @@ function event_note(r) {
   if (r.type === 'nonfinite')
     return note(`Step ${number(r.step)} was not applied.`,
       `The loss of shard ${r.shard}, on worker ${r.worker}, was not finite.`);
-  return note(`Step ${number(r.step)}: ${r.worker < 0 ? 'host' : `worker ${r.worker},`} ${r.device}${r.worker < 0 ? '' : ','} failed.`,
+  return note(`Step ${number(r.step)}: ${r.worker < 0 ? 'host' : `worker ${r.worker},`} ${r.device}${r.worker < 0 ? '' : ','} failed:`,
     `${r.error} (${r.action}; devices left: ${r.devices_left})`);
 }
 
@@ -147,6 +164,8 @@ function notes(s) {
   if (s.data.payload === 'differs')
     list.push(note('Other data.',
       'The files are not the published ones of this name. The results cannot be compared with published results.', 'loud'));
+  const v = last('verified');
+  if (v && !v.holds) list.push(note('NOT verified:', v.result.replace(/^NOT verified: /, ''), 'loud'));
   if (status === 'failed') list.push(note('The run failed:', s.end.error || 'no reason was given', 'loud'));
   if (status === 'interrupted')
     list.push(note('Interrupted.', 'The run was stopped before its last epoch was over.'));
@@ -193,20 +212,41 @@ function progress_tile(s) {
     `epochs: ${number(done)} of ${number(s.total_epochs)} · steps: ${number(s.step)} of ${number(s.total)}`);
 }
 
+/* Returns the names of the devices that the run has now, or had at its end. */
+function devices_now(s) {
+  let now = s.start.devices || [];
+  for (const r of run.others.slice(run.others.indexOf(last('resume')) + 1))
+    if (r.type === 'arrival') now = r.devices;
+    else if (is_loss(r)) now = now.filter(d => d !== r.device && !d.startsWith(r.device + ': '));
+  return (s.end && s.end.devices) || now;
+}
+
+function devices_tile(s) {
+  const now = devices_now(s), first = (s.start.devices || []).length;
+  const changes = s.events.filter(r => is_loss(r) || r.type === 'arrival').map(r => event_of(r).text);
+  return tile('Devices', number(now.length), changes.length ? `${s.end ? 'at the end' : 'now'}, ${number(first)} at the start` : '',
+    now.length > 8 ? now.slice(0, 7).join(', ') + ', …' : now.join(', '),
+    ...changes.slice(0, 3), changes.length > 3 && `${changes.length - 3} further changes`);
+}
+
+/* Returns the name of the data: that of the user's own file or folder, or that of the public dataset. */
+function data_name(s) {
+  const given = s.config.data || {}, path = given.x || given.path;
+  return OWN_DATA[s.data.name] && typeof path === 'string' ? path.replace(/\/+$/, '').split('/').pop() : s.data.name || 'unknown';
+}
+
 function tiles(s) {
   const timed = s.epochs.filter(e => finite(e.seconds) && finite(e.images_per_s)), a = s.start;
   const seconds = timed.reduce((sum, e) => sum + e.seconds, 0);
   const rows = timed.reduce((sum, e) => sum + e.seconds * e.images_per_s, 0), mean = seconds / timed.length;
-  const devices = a.devices || [];
   return [
-    tile('Training', number(mean, mean < 10 ? 2 : 1), 's/epoch', 'without evaluation'),
+    tile('Training', ...mean < 0.1 ? [number(1e3 * mean, 1), 'ms/epoch'] : [number(mean, mean < 10 ? 2 : 1), 's/epoch'], 'without evaluation'),
     tile('Throughput', number(rows / seconds), s.rows + '/s', 'mean over epochs'),
-    tile('Data', s.data.name || 'unknown', '',
+    tile('Data', data_name(s), '', OWN_DATA[s.data.name],
       `${number(s.data.train_rows)} for training, ${number(s.data.test_rows)} for ${s.judged}`),
-    tile('Devices', number(devices.length), '', devices.length > 8
-      ? devices.slice(0, 7).join(', ') + ', …' : devices.join(', ')),
+    devices_tile(s),
     tile('Parameters', number(a.parameters), '',
-      `${number(a.parameter_bytes / 1e6, 2)} MB; ${number(a.device_bytes / 1e6, 1)} MB on a device`),
+      `${bytes(a.parameter_bytes)}; ${bytes(a.device_bytes)} on a device`),
     tile('Minibatch', number(a.batch_size), s.rows,
       `${number(a.batch_per_device)} per device, ${number(a.shards)} ${a.shards === 1 ? 'shard' : 'shards'}`,
       run.steps.length > 0 && finite(run.steps.at(-1).lr) && `learning rate ${Number(run.steps.at(-1).lr.toPrecision(4))}`),
@@ -251,13 +291,14 @@ function draw_charts(s) {
   const lr = step_points(r => ({ sum: finite(r.lr) ? r.lr : 0, weight: finite(r.lr) ? 1 : 0, lo: NaN, hi: NaN }));
   const norm = step_points(r => ({ sum: finite(r.grad_norm) ? r.grad_norm : 0, weight: finite(r.grad_norm) ? 1 : 0, lo: NaN, hi: NaN }));
   const epochs = (x, y) => s.epochs.filter(e => finite(e[y]) && finite(e[x])).map(e => point(e[x], e[y]));
-  const events = s.events.filter(r => finite(r.step));
+  const events = s.events.filter(event_of).map(r => ({ x: r.step, ...event_of(r) }));
+  const by_epochs = events.map(e => ({ ...e, x: e.x * s.total_epochs / s.total }));
   charts.accuracy.name(capital(s.metric.name));
   charts.accuracy.most = s.metric.loss ? undefined : 1;
   charts.rate.name('Throughput', s.rows + '/s');
   charts.accuracy.set([
     { name: 'training (mean over the epoch)', colour: 'c2', line: true, dots: true, points: epochs('epoch', s.metric.trained) },
-    { name: s.judged, colour: 'c4', line: true, dots: true, points: epochs('epoch', s.metric.key) }]);
+    { name: s.judged, colour: 'c4', line: true, dots: true, points: epochs('epoch', s.metric.key) }], by_epochs);
   charts.loss.set([
     { name: 'minibatch', ranged: 'minibatches: mean and range', colour: 'c2', line: true, points: loss },
     { name: s.judged, colour: 'c4', dots: true, points: epochs('at', 'test_loss') }], events);
@@ -266,7 +307,9 @@ function draw_charts(s) {
     if (!charts.norm.figure.isConnected) charts.lr.figure.after(charts.norm.figure);
     charts.norm.set([{ name: 'before clipping', colour: 'c2', line: true, points: norm }], events);
   } else charts.norm.figure.remove();
-  charts.rate.set([{ name: 'step', ranged: 'steps: mean and range', colour: 'c2', line: true, no_last: true, points: rate }], events);
+  charts.rate.set([
+    { name: 'step', ranged: 'steps: mean and range', colour: 'c2', line: true, no_last: true, points: rate },
+    { name: 'mean over an epoch', colour: 'c4', line: true, dots: true, no_last: true, points: epochs('at', 'images_per_s') }], events);
 }
 
 /* ---- classes ---------------------------------------------------------------------------------------------- */
@@ -304,10 +347,10 @@ function matrix_cells(svg, e, name, l) {
 
 function draw_matrix(e, name, judged) {
   const n = e.confusion.length, longest = Math.min(18, Math.max(...e.confusion.map((_, k) => name(k).length)));
-  const card = matrix.clientWidth, room = Math.min(640, (card > 200 ? card : 560) - 34);
+  const card = matrix.clientWidth / unit(), room = Math.min(640, (card > 200 ? card : 560) - 34);
   const l = matrix_layout(n, longest, room), { left, size } = l;
   const width = left + size + 8, height = size + l.below + 6, short = k => name(k).length > 18 ? name(k).slice(0, 17) + '…' : name(k);
-  const svg = shape('svg', { viewBox: `0 0 ${width} ${height}`, class: 'matrix', role: 'img', style: `max-width: ${width}px`,
+  const svg = shape('svg', { viewBox: `0 0 ${width} ${height}`, class: 'matrix', role: 'img', style: `max-width: ${width / 16}rem`,
     'aria-label': `Confusion matrix of ${n} classes after epoch ${e.epoch}; the table beside it has the figures of each class.` });
   matrix_cells(svg, e, name, l);
   e.confusion.forEach((_, i) => {
@@ -389,12 +432,12 @@ const CHECKSUMS = { published: 'that of the published files', differs: 'differs 
   unknown: 'none is published for this data' };
 
 function facts(s) {
-  const { device_model, instruction_set, library } = s.start;
+  const { device_model, instruction_set, library } = s.start, given = OWN_DATA[s.data.name] && s.config.data && s.config.data.path;
   const list = [['Run directory', s.live.run_dir], ['Host', s.live.host], ['Command', s.live.command], ['Device', device_model],
     ['Instruction set', instruction_set], ['Library', library],
-    ['Data from', s.data.source], ['Checksum', CHECKSUMS[s.data.payload]],
+    ['Data from', given && given !== s.data.source ? `${given} (read from ${s.data.source})` : s.data.source], ['Checksum', CHECKSUMS[s.data.payload]],
     ['Started', when(s.start.time)], ['Ended', s.end && when(s.end.time)], ['Elapsed time', s.step ? duration(elapsed(s)) : ''],
-    ['Checkpoint', s.end && s.end.checkpoint], ['Weights’ SHA-256', s.end && s.end.weights_sha256]];
+    ['Checkpoint', s.end && s.end.checkpoint], ['Verification', (last('verified') || {}).result]];
   return el('dl', { class: 'facts' }, ...list.filter(f => f[1]).flatMap(([k, v]) => [el('dt', {}, k), el('dd', {}, v)]));
 }
 
@@ -454,13 +497,14 @@ function draw_samples(s) {
 
 /* ---- the page --------------------------------------------------------------------------------------------- */
 
-const places = { head: part('header', ''), notes: part('div', ''), first: part('section', 'first'),
+const places = { head: part('header', ''), hash: el('p', { class: 'sub' }), notes: part('div', ''), first: part('section', 'first'),
   tiles: part('section', 'tiles'), workers: part('section', 'workers'), epochs: part('div', ''), facts: part('div', ''),
   config: el('pre', { tabindex: 0 }) };
 
 function render() {
   const s = summary(), config = JSON.stringify(s.config, null, 2);
   places.head.replaceChildren(...heading(s));
+  draw_hash(s);
   places.notes.replaceChildren(...notes(s));
   places.first.replaceChildren(metric_tile(s), progress_tile(s));
   places.tiles.replaceChildren(...tiles(s));
@@ -496,7 +540,7 @@ async function renew() {
   setTimeout(renew, 1000);
 }
 
-document.getElementById('main').append(places.head, places.notes, places.first, places.tiles,
+document.getElementById('main').append(big_link, places.head, places.hash, places.notes, places.first, places.tiles,
   el('section', { class: 'charts' }, ...Object.values(charts).map(c => c.figure), times, model),
   el('p', { class: 'hint', id: 'hint' }, ...hint()),
   el('section', { class: 'charts classes' }, matrix, classes), samples, places.workers, fold('Epochs', places.epochs), fold('Run details', places.facts, true), fold('Config', places.config));

@@ -405,6 +405,8 @@ int ls_verify(ls_verdict *out, const ls_verify_options *options, ls_error *err)
     if (status == LS_OK && out->holds)
         status = replay_chosen(&v, err);
     if (status == LS_OK)
+        ls_sha256_hex(out->weights_sha256, v.receipt->weights);
+    if (status == LS_OK)
         conclude(out, v.receipt->chain.count + 1);
     ls_json_destroy(v.receipt->doc);
     ls_free(host, v.receipt);

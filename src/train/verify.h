@@ -38,6 +38,7 @@ typedef struct ls_verdict {
     int segment;       /* index of the segment that differs; −1: none, or another part differs */
     uint64_t from, to; /* steps done before and after that segment */
     char text[600];    /* a sentence about the result */
+    char weights_sha256[65]; /* of the run's last weights, by the receipt */
 } ls_verdict;
 
 /* Verifies a run. A difference is no error: *out says what differs. Errors: LS_ENOENT and LS_EDATA

@@ -68,6 +68,20 @@ for width in 40 60; do
     [ "$(wc -L <stdout.txt)" -le $width ] || fail "expected lines of at most $width columns"
 done
 
+# Runs that end with the same weights.
+run config.json --set run_dir=runs/again --set epochs=2 --set devices=ref:1
+expect_code 0
+for width in 40 100; do
+    label="equal runs on $width columns"
+    COLUMNS=$width "$program" compare runs/one runs/two runs/again --no-page >stdout.txt 2>stderr.txt
+    has stdout.txt '^A, C: identical weights$'
+    hash=$(sed -n '/identical weights/,/^$/p' stdout.txt | sed 1d | tr -d '\n')
+    grep -q "\"weights_sha256\":\"$hash\"" runs/again/metrics.jsonl || fail "expected the hash, found $hash"
+    [ "$(wc -L <stdout.txt)" -le $width ] || fail "expected lines of at most $width columns"
+done
+"$program" compare runs/one runs/two --no-page >stdout.txt 2>stderr.txt
+! grep -q identical stdout.txt || fail 'expected no word of identical weights'
+
 # Each run's steps are on the page once, in order.
 label='the page'
 steps_of() {

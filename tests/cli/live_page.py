@@ -271,10 +271,10 @@ def check_report(program, browser, shots):
     expect(browser, "Tab goes on to the next chart's buttons", "document.activeElement.tagName", "BUTTON")
 
 
-def write_run(directory, count, burst=0, **config):
+def write_run(directory, count, burst=0, devices=1, **config):
     """Writes the records of an invented run: 500 steps in an epoch, and a peak in the middle. Each `burst`th step
     has a duration of nearly 0."""
-    lines = [{"type": "run_start", "time": "2024-01-31T09:30:00Z", "devices": ["cpu(0)"], "batch_size": 10,
+    lines = [{"type": "run_start", "time": "2024-01-31T09:30:00Z", "devices": [f"cpu({i})" for i in range(devices)], "batch_size": 10,
               "data": {"name": "made", "train_rows": 5000, "test_rows": 10},
               "config": {"epochs": max(1, count // 500), **config}}]
     for i in range(1, count + 1):
@@ -472,6 +472,150 @@ def check_validation(program, browser):
     browser.cdp("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
+HASH = "2df72155" + "0123456789abcdef" * 3 + "01234567"
+
+
+def append(run, *records):
+    with open(f"{run}/metrics.jsonl", "a", encoding="utf-8") as file:
+        file.writelines(json.dumps(r, separators=(",", ":")) + "\n" for r in records)
+
+
+def write_lossy(directory, lost, weights=HASH, **config):
+    """Writes a finished run of 940 steps, in which a device is lost at step 620 if `lost` is set."""
+    write_run(directory, 940, devices=2, **config)
+    if lost:
+        append(directory, {"type": "fault", "worker": 1, "device": "cpu(1)", "step": 620, "kind": "device", "action": "continue",
+                           "devices_left": 1, "error": "the device failed"},
+               {"type": "fault", "worker": 0, "device": "cpu(0)", "step": 630, "kind": "memory", "action": "repeat",
+                "devices_left": 1, "error": "no memory"})
+    append(directory, {"type": "eval", "epoch": 1, "test_loss": 0.5, "test_accuracy": 0.8, "seconds": 1},
+           {"type": "run_end", "time": "2024-01-31T09:31:00Z", "status": "finished", "epochs": 1, "steps": 940,
+            "devices": ["cpu(0)"] if lost else ["cpu(0)", "cpu(1)"], "weights_sha256": weights})
+
+
+def open_page(program, browser, page, *verb):
+    subprocess.run([program, *verb], check=True, stdout=subprocess.DEVNULL)
+    browser.open(pathlib.Path(page).resolve().as_uri())
+
+
+def check_equal(program, browser, shots):
+    """Checks that the comparison of runs with the same weights says so, that both of two curves that coincide are
+    visible, and that a lost device is shown on its run's curves only."""
+    for name, lost, weights in (("lossy", True, HASH), ("other", False, HASH), ("third", False, HASH[::-1])):
+        write_lossy(name, lost, weights, name=name)
+    open_page(program, browser, "equal.html", "compare", "lossy", "third", "other", "--to", "equal.html")
+    said = "[...document.querySelectorAll('.note.good')].map(n => n.innerText.replace(/\\s+/g, ' ')).join('; ')"
+    expect(browser, "the runs with the same weights", said, f"A, C: identical weights {HASH} copy")
+    green = browser.run("return getComputedStyle(document.querySelector('.note.good strong')).color").strip("rgb()").split(",")
+    if not int(green[1]) > int(green[0]) + 60:
+        fail(f"the note is not green but {green}")
+    expect(browser, "dashes of curves that coincide", "[...charts.loss.svg.querySelectorAll('.curve')].map(c => "
+           "getComputedStyle(c).strokeDasharray).join('; ')", "none; 8px, 8px; 4px, 12px")
+    expect(browser, "both of two dots that coincide", "new Set([...charts.metric.svg.querySelectorAll('circle')].map(c => "
+           "c.getAttribute('r'))).size", 2)
+    lost = "[...charts.loss.svg.querySelectorAll('.event')].map(e => e.querySelector('title').textContent).join('; ')"
+    expect(browser, "marks on the curves", lost, "A: cpu(1) lost at step 620; A: step 630 repeated")
+    expect(browser, "the figures of the lost device", "[...document.querySelectorAll('.tables tr')].filter(r => "
+           "/lost or admitted/.test(r.innerText)).map(r => r.querySelector('td').innerText).join()", "cpu(1) lost at step 620")
+    expect(browser, "the unit of the throughput", "charts.rate.figure.querySelector('small').textContent", "images/s")
+    for key in ("epoch", "time"):
+        browser.run(f"[...document.querySelectorAll('.axes button')].find(b => b.textContent === '{key}').click()")
+        expect(browser, f"a mark within the frame, by {key}", "charts.loss.svg.querySelectorAll('.event').length", 2)
+    browser.run("document.querySelector('.run').click()")
+    expect(browser, "no mark of a hidden run", lost, "")
+    if shots:
+        browser.screenshot(shots / "equal.png")
+    open_page(program, browser, "differ.html", "compare", "lossy", "third", "--to", "differ.html")
+    expect(browser, "no word of equal weights", said, "")
+    write_run("fork", 940, name="fork", optimizer={"lr": 0.1})
+    path = pathlib.Path("fork/metrics.jsonl")
+    path.write_text(re.sub(r'("step":[5-9]\d\d,.*?"loss":)', r"\g<1>1", path.read_text(encoding="utf-8")), encoding="utf-8")
+    open_page(program, browser, "fork.html", "compare", "lossy", "fork", "--to", "fork.html")
+    expect(browser, "the curve that leaves another one", "[...charts.loss.svg.querySelectorAll('.curve')].map(c => "
+           "c.classList.contains('twin')).sort().join()", "false,false,true")
+
+
+def check_changes(program, browser, shots):
+    """Checks what a report shows of a lost device, of values beyond the frame, and of ticks and tables on a phone."""
+    open_page(program, browser, "lossy/report.html", "report", "lossy")
+    expect(browser, "the devices that are left", "[...document.querySelectorAll('.tile')].find(t => /^Devices/.test(t.innerText))"
+           ".innerText.replace(/\\s+/g, ' ')", "Devices 1 at the end, 2 at the start cpu(0) cpu(1) lost at step 620")
+    expect(browser, "marks on the curve", "charts.loss.svg.querySelectorAll('.event').length", 2)
+    browser.run("last('eval').confusion = [[9, 1], [2, 7]]; Object.assign(last('eval'), { precision: [0.8182, 0.875], recall: [0.9, 0.7778] });"
+                "last('run_start').data.class_names = ['ankle boots of leather', 'sneakers_of_another_maker']; render()")
+    for width in (390, 1280):
+        resize(browser, width)
+        expect(browser, f"at least three ticks on {width} pixels", "Math.min(...[charts.loss, charts.lr, charts.rate].map(c => "
+               "[...c.svg.querySelectorAll('text')].filter(t => t.getAttribute('y') === '231').length)) >= 3")
+        expect(browser, f"ticks that do not touch on {width} pixels", "[charts.loss, charts.lr, charts.rate].every(c => "
+               "[...c.svg.querySelectorAll('text')].filter(t => t.getAttribute('y') === '231').map(t => t.getBBox())"
+               ".every((b, i, all) => !i || b.x > all[i - 1].x + all[i - 1].width + 4))")
+        expect(browser, f"a table of classes that is not cut on {width} pixels",
+               "(s => s.scrollWidth <= s.clientWidth)(classes.querySelector('.scroll'))")
+    if shots:
+        browser.screenshot(shots / "changes.png")
+    write_run("hosts", 940, devices=1)
+    append("hosts", {"type": "arrival", "host": "b", "step": 310, "devices": ["a: cpu(0)", "b: cpu(0)", "b: cpu(1)", "c: cpu(0)"]},
+           {"type": "fault", "worker": -1, "device": "b", "step": 640, "kind": "host", "action": "continue", "devices_left": 2,
+            "error": "b does not answer"})
+    open_page(program, browser, "hosts/report.html", "report", "hosts")
+    expect(browser, "the devices of the hosts", "[...document.querySelectorAll('.tile')].find(t => /^Devices/.test(t.innerText))"
+           ".innerText.replace(/\\s+/g, ' ')",
+           "Devices 2 now, 1 at the start a: cpu(0), c: cpu(0) b admitted after step 310 b lost at step 640")
+    expect(browser, "the signs of the hosts", "[...charts.loss.svg.querySelectorAll('.event text')].map(t => t.textContent).join()", "+,−")
+    open_page(program, browser, "bursts/report.html", "report", "bursts")
+    expect(browser, "arrows above values beyond the frame", "charts.rate.svg.querySelectorAll('.beyond').length > 0")
+    expect(browser, "how far they are beyond it", "charts.rate.legend.innerText.includes('up to 900 M')")
+    expect(browser, "no arrows where all is within the frame", "charts.loss.svg.querySelectorAll('.beyond').length", 0)
+
+
+def check_head(program, browser, shots):
+    """Checks the hash with its button, the verdict of a verification, the names of the user's data, and the
+    projector mode."""
+    write_lossy("proved", False, data={"name": "csv", "path": "/srv/shop/customers.csv"}, name="proved")
+    path = pathlib.Path("proved/metrics.jsonl")
+    path.write_text(path.read_text(encoding="utf-8").replace('"name":"made"', '"name":"csv","source":"/srv/shop/customers.csv"'),
+                    encoding="utf-8")
+    for holds, weights, result, wanted in (
+            (True, HASH, "verified: the whole training was replayed and ends with the same weights", "finished,verified"),
+            (True, HASH, "not refuted: 3 of 9 segments were replayed, and nothing differs", "finished,verified in part"),
+            (False, HASH, "NOT verified: segment 2 of 9: the replay differs", "finished,NOT verified"),
+            (True, HASH[::-1], "verified: the weights before the run was resumed", "finished")):
+        pathlib.Path("proved/verified.json").write_text(json.dumps({"holds": holds, "weights_sha256": weights, "result": result}),
+                                                        encoding="utf-8")
+        open_page(program, browser, "proved/report.html", "report", "proved", "--samples", "0")
+        expect(browser, "the verdict", "[...document.querySelectorAll('.head .state')].map(s => s.textContent).join()", wanted)
+        expect(browser, "a loud note of a refuted run", "document.querySelectorAll('.note.loud').length", int(not holds))
+    expect(browser, "the user's name of the data", "[...document.querySelectorAll('.tile')].find(t => /^Data/.test(t.innerText))"
+           ".querySelector('dd').textContent", "customers.csv")
+    expect(browser, "the hash above the figures", "places.hash.querySelector('code').textContent", HASH)
+    box = browser.run("const b = places.hash.querySelector('button').getBoundingClientRect(); return [b.left + 5, b.top + 5]")
+    browser.call("POST", "/actions", {"actions": [{"type": "pointer", "id": "mouse", "actions": [
+        {"type": "pointerMove", "duration": 0, "x": int(box[0]), "y": int(box[1])},
+        {"type": "pointerDown", "button": 0}, {"type": "pointerUp", "button": 0}]}]})
+    expect(browser, "the copied hash", "places.hash.querySelector('button').textContent + ' ' + getSelection()", f"copied {HASH}")
+    size = "charts.loss.svg.querySelector('text').getBoundingClientRect().height"
+    for page in ("proved/report.html", "equal.html"):
+        browser.open(pathlib.Path(page).resolve().as_uri())
+        resize(browser, 1280)
+        normal = browser.run(f"return {size}")
+        press(browser, "p")
+        wait_for("larger type", lambda: browser.run("return getComputedStyle(document.body).fontSize") == "22.5px")
+        wait_for("larger type in charts", lambda: browser.run(f"return {size}") > 1.4 * normal)
+        browser.call("POST", "/refresh", {})
+        expect(browser, "larger type after a reload", "getComputedStyle(document.body).fontSize", "22.5px")
+        for width in (390, 1280, 1920):
+            resize(browser, width)
+            if shots:
+                browser.screenshot(shots / f"large_{page.split('.')[0].replace('/', '_')}_{width}.png")
+        browser.run("const e = charts.loss.svg, b = e.getBoundingClientRect(); e.dispatchEvent(new PointerEvent('pointermove', "
+                    "{ clientX: b.left + 0.9 * b.width })); window.read = charts.loss.cursor")
+        if not 800 < browser.run("return window.read") < 900:
+            fail(f"the mouse reads step {browser.run('return window.read')} with larger type")
+        browser.run("big_link.click()")
+        wait_for("normal type", lambda: browser.run("return getComputedStyle(document.body).fontSize") == "15px")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("program")
@@ -502,6 +646,9 @@ def main():
             check_validation(program, browser)
             check_long_report(program, browser, shots)
             check_bursts(program, browser)
+            check_equal(program, browser, shots)
+            check_changes(program, browser, shots)
+            check_head(program, browser, shots)
             check_hostile_report(program, browser)
             complaints = browser.complaints()
             if complaints:

@@ -79,7 +79,8 @@ def verify(trainer, run):
         return subprocess.run([trainer, "verify", str(run), "--devices", "cpu:1", *more], capture_output=True, text=True)
     done = call("--all")
     assert done.returncode == 0 and done.stdout.startswith("verified: the whole training"), (done.stdout, done.stderr)
-    assert json.loads((run / "verified.json").read_text())["holds"] is True
+    verdict = json.loads((run / "verified.json").read_text())
+    assert verdict["holds"] is True and verdict["weights_sha256"] == json.loads((run / "receipt.json").read_text())["weights_sha256"]
     honest = (run / "receipt.json").read_text()
     forged = json.loads(honest)
     forged["evaluation"]["test_loss"] /= 2
