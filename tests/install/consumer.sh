@@ -1,6 +1,6 @@
 #!/bin/sh
 # consumer.sh WAY WHAT KIND PREFIX LIBDIR WORK CMAKE CC CXX: builds and runs a program that uses
-# only the installed PREFIX, as C and as C++.
+# only the installed PREFIX, as C11 and as C++17.
 #   WAY   cmake or pkgconfig     WHAT  pool, trainer or picture     KIND  shared, static, or archive: static where
 #                                                                         there is no shared library
 set -eu
@@ -31,7 +31,7 @@ by_cmake()
     picture-shared) set -- "$1" picture lockstep::picture ;;
     esac
     "$cmake" -S . -B "$1" -D CMAKE_PREFIX_PATH="$prefix" -D LANGUAGE="$1" -D COMPONENTS="$2" \
-        -D TARGET="$3" -D SOURCE="$what.c" -D CMAKE_C_COMPILER="$cc" -D CMAKE_CXX_COMPILER="$cxx" \
+        -D TARGET="$3" -D SOURCE="$what.c" -D NAMES="$here/names.cmake" -D CMAKE_C_COMPILER="$cc" -D CMAKE_CXX_COMPILER="$cxx" \
         >"$1.log" 2>&1 || {
         cat "$1.log"
         die "cmake fails"
@@ -50,8 +50,8 @@ by_pkgconfig()
     name=lockstep-$what
     [ "$what" != trainer ] || name=lockstep
     export PKG_CONFIG_PATH="$prefix/$libdir/pkgconfig"
-    compiler=$cc
-    [ "$1" = C ] || compiler="$cxx -x c++"
+    compiler="$cc -std=c11"
+    [ "$1" = C ] || compiler="$cxx -std=c++17 -x c++"
     cflags=$(pkg-config --cflags "$name")
     if [ "$kind" = static ]; then
         libs=$(pkg-config --static --libs "$name" |

@@ -1,8 +1,9 @@
 #!/bin/sh
 # host.sh CMAKE SOURCE WORK [build]: configures a host project that contains Lockstep, by add_subdirectory and by
-# FetchContent, with both kinds of libraries; with `build` it is also built, run and installed, from two copies of the
-# sources in two folders. All targets of Lockstep have its prefix, the host's own settings stay, nothing of Lockstep is
-# installed with the host, and the objects of both builds have the same bytes.
+# FetchContent, each with both kinds of libraries; with `build` two of the four hosts are also built, run as C11 and as
+# C++17, and installed, from two copies of the sources in two folders, and of the others the programs with the worker
+# pool. All targets of Lockstep have its prefix, the host's own settings stay, nothing of Lockstep is installed with the
+# host, and the objects of both builds have the same bytes.
 set -eu
 cmake=$1 source=$2 work=$3 build=${4-}
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
@@ -17,10 +18,10 @@ die()
     exit 1
 }
 
-# host WAY SHARED SOURCE
-host()
+# configure WAY SHARED SOURCE: in the folder WAY-SHARED
+configure()
 {
-    folder=$work/$1
+    folder=$work/$1-$2
     # Generators of Ninja files tell all targets.
     "$cmake" -S "$here/host" -B "$folder" -G Ninja -D WAY="$1" -D LOCKSTEP="$3" -D CONSUMER="$here/consumer" \
         -D BUILD_SHARED_LIBS="$2" -D CMAKE_C_FLAGS=-g >log 2>&1 || die "$1: the configuration fails"
@@ -31,22 +32,36 @@ host()
     targets=$("$cmake" --build "$folder" --target help | sed -n 's|^\(.*\): phony$|\1|p' |
         grep -v -e / -e '^cmake_' -e '[.]\(a\|so\)$' -e '^\(ls_\|lockstep\)' -e '^\(all\|clean\|help\|test\|edit_cache\)$' \
             -e '^\(rebuild_cache\|list_install_components\|install\|build.ninja\|default\)$')
-    own=$(sed -n '/^foreach(name/,/)/p' "$here/host/CMakeLists.txt" | tr -d '()' | sed 's/foreachname//' | tr -s ' \n' '\n')
+    own=$(sed -n '/^foreach(name/,/)/p' "$here/names.cmake" | tr -d '()' | sed 's/foreachname//' | tr -s ' \n' '\n')
     for target in $targets; do
         echo "$own" | grep -qx -- "$target" || die "$1: the target $target has no prefix"
     done
-    [ -n "$build" ] || return 0
-    "$cmake" --build "$folder" --parallel 2 >log 2>&1 || die "$1: the build fails"
-    for program in trainer pool; do
+}
+
+# build WAY SHARED PROGRAM...: builds the programs in both languages, and runs them.
+build()
+{
+    way=$1 shared=$2 folder=$work/$1-$2
+    shift 2
+    for program in "$@"; do
+        "$cmake" --build "$folder" --parallel 2 --target "${program}_C" "${program}_CXX" >log 2>&1 ||
+            die "$way: the build of $program fails"
         for language in C CXX; do
-            "$folder/${program}_$language" >out 2>&1 || die "$1: ${program}_$language fails: $(cat out)"
+            "$folder/${program}_$language" >out 2>&1 || die "$way: ${program}_$language fails: $(cat out)"
             kind=$(readelf -d "$folder/${program}_$language" | grep -c 'NEEDED.*liblockstep' || true)
-            case $2-$kind in
+            case $shared-$kind in
             ON-1 | OFF-0) ;;
-            *) die "$1: ${program}_$language links $kind shared libraries of Lockstep" ;;
+            *) die "$way: ${program}_$language links $kind shared libraries of Lockstep" ;;
             esac
         done
     done
+}
+
+# build_all WAY SHARED
+build_all()
+{
+    build "$1" "$2" trainer pool
+    "$cmake" --build "$folder" --parallel 2 >log 2>&1 || die "$1: the build fails"
     "$cmake" --install "$folder" --prefix "$folder/prefix" >log 2>&1 || die "$1: the installation fails"
     [ "$(find "$folder/prefix" -type f)" = "$folder/prefix/bin/trainer_C" ] ||
         die "$1: installed with the host: $(find "$folder/prefix" -type f)"
@@ -64,11 +79,19 @@ if [ -n "$build" ]; then
         cp -R -- "$source/$part" "$copy"
     done
 fi
-host add_subdirectory OFF "$source"
-host FetchContent ON "$copy"
+for way in add_subdirectory FetchContent; do
+    for shared in OFF ON; do
+        [ $way = FetchContent ] && from=$copy || from=$source
+        configure $way $shared "$from"
+    done
+done
 [ -n "$build" ] || exit 0
-objects add_subdirectory/lockstep >first
-objects FetchContent/_deps/lockstep-build >second
+build_all add_subdirectory OFF
+build_all FetchContent ON
+build add_subdirectory ON pool
+build FetchContent OFF pool
+objects add_subdirectory-OFF/lockstep >first
+objects FetchContent-ON/_deps/lockstep-build >second
 [ "$(wc -l <first)" -ge 150 ] || die "only $(wc -l <first) objects were found"
 cmp first second || die "two builds differ: $(diff first second | head -n 4)"
 rm -rf -- "$work"
