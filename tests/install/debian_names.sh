@@ -1,7 +1,8 @@
 #!/bin/sh
 # debian_names.sh BUILD SOURCE WORK: each Debian package of a shared library has the name that Debian's policy derives
 # from the library's SONAME, and its symbols file makes programs depend on that name and has each exported symbol; the
-# plugins are packed from the folder whose name has the same version. Builds no packages.
+# plugins are packed from the folder whose name has the same version. What the build depends on, build-essential
+# included, is among the packages that setup.sh installs for it. Builds no packages.
 set -eu
 build=$1 source=$2 work=$3
 rm -rf -- "$work"
@@ -34,6 +35,14 @@ done
 [ "$count" -ge 2 ] || fail "found only $count shared libraries"
 [ "$(cat "$work/debian/lockstep-mpi.install")" = "usr/lib/*/lockstep-$number/liblockstep-mpi.so" ] ||
     fail "lockstep-mpi takes the plugin from $(cat "$work/debian/lockstep-mpi.install")"
+awk '/^# / { section = $2 } section == "build" || section == "package" { print $1 }' \
+    "$source/third_party/apt.txt" >"$work/installed"
+sed -n '/^Build-Depends:/,/^[^ B]/{ s/^Build-Depends: *//; s/^ *\([a-z][a-z0-9.+-]*\).*/\1/p; }' "$work/debian/control" |
+    sed 's/^debhelper-compat$/debhelper/' >"$work/needed"
+[ "$(wc -l <"$work/needed")" -ge 10 ] || fail "found only these build dependencies: $(cat "$work/needed")"
+for package in $(cat "$work/needed") build-essential; do
+    grep -qxF "$package" "$work/installed" || fail "third_party/apt.txt does not have $package in build or package"
+done
 ! grep -r @ "$work/debian" --include='*.install' --include='*.symbols' --include=control | grep SOVERSION ||
     fail "a version was not put in"
 exit $failed
