@@ -88,8 +88,9 @@ static int find(char *out, const char *name, const char *path, ls_error *err)
     if (is_around(out, library, name) || is_around(out, program, name) ||
         is_at(out, LOCKSTEP_PLUGIN_DIR, "", name))
         return LS_OK;
-    return ls_fail(err, LS_ENOENT, "liblockstep-%s.so is in neither %.60s nor %.60s", name,
-                   LOCKSTEP_PLUGIN_DIR, program[0] ? program : "the program's folder");
+    return ls_fail(err, LS_ENOENT, "liblockstep-%s.so is in neither %.160s%s nor %.60s", name,
+                   program[0] ? program : "the installation",
+                   "/../" LOCKSTEP_LIBDIR "/" LOCKSTEP_PLUGIN_FOLDER, LOCKSTEP_PLUGIN_DIR);
 }
 
 /* ---- loading -------------------------------------------------------------------------------- */

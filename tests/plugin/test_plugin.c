@@ -66,6 +66,7 @@ static void a_missing_library_is_absent(void **state)
 {
     (void)state;
     expect(LS_ENOENT, "nothing", NULL, "liblockstep-nothing.so is in neither");
+    expect(LS_ENOENT, "nothing", NULL, "/../lib"); /* of the installation with this program */
     expect(LS_ENOENT, "fake", "./there/is/no/such.so", "there is no plugin ./there/is/no/such.so");
 }
 
