@@ -1,8 +1,8 @@
 #!/bin/sh
-# host.sh CMAKE SOURCE WORK [build]: configures a host project that contains Lockstep, by add_subdirectory and by
-# FetchContent, each with both kinds of libraries; with `build` two of the four hosts are also built, run as C11 and as
-# C++17, and installed, from two copies of the sources in two folders, and of the others the programs with the worker
-# pool. All targets of Lockstep have its prefix, the host's own settings stay, nothing of Lockstep is installed with the
+# host.sh CMAKE SOURCE WORK [build]: configures a host project that contains Lockstep, by add_subdirectory with static
+# libraries and by FetchContent with shared ones; with `build` each way has both kinds, and two of the four hosts are also
+# built, run as C11 and as C++17, and installed, from two copies of the sources in two folders, and of the others the
+# programs with the worker pool. All targets of Lockstep have its prefix, the host's own settings stay, nothing of Lockstep is installed with the
 # host, and the objects of both builds have the same bytes.
 set -eu
 cmake=$1 source=$2 work=$3 build=${4-}
@@ -81,6 +81,9 @@ if [ -n "$build" ]; then
 fi
 for way in add_subdirectory FetchContent; do
     for shared in OFF ON; do
+        case $build-$way-$shared in
+        -add_subdirectory-ON | -FetchContent-OFF) continue ;;
+        esac
         [ $way = FetchContent ] && from=$copy || from=$source
         configure $way $shared "$from"
     done
