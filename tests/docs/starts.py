@@ -16,6 +16,7 @@ import subprocess
 import sys
 
 DATA = "fashion-mnist"
+LIMIT_S = 1500  # for a start that hangs; a loaded machine can need some minutes
 
 
 def scripts(readme):
@@ -88,7 +89,7 @@ def main():
             if on_system:
                 script = without_installation(script)
             done = subprocess.run(["sh", "-e"], input=script.replace("7070", port), cwd=folder, capture_output=True,
-                                  text=True, timeout=200, check=False)
+                                  text=True, timeout=LIMIT_S, check=False)
             print(f"start {number}: exit status {done.returncode}\n{done.stdout}", flush=True)
             if done.returncode:
                 failed += 1
