@@ -411,9 +411,18 @@ static int open_arrays(ls_inspection *l, ls_error *err)
     l->silent.log = NULL;
     l->labels = l->given.keys.labels == LS_LABELS_AUTO ? LS_LABELS_VALUES : LS_LABELS_AUTO;
     int status = open_data(l, &l->silent, err);
-    if (status == LS_EDATA && !is_given(l, "missing")) {
+    const bool fills = !is_given(l, "missing");
+    if (status == LS_EDATA && fills) {
         l->fills = true; /* if that is what is wrong, the data can be opened now */
         status = open_data(l, &l->silent, err);
+    }
+    /* labels that are texts are no values */
+    for (int i = 0; i <= fills && status == LS_EDATA && l->labels != LS_LABELS_AUTO; i++) {
+        ls_error other;
+        l->labels = LS_LABELS_CLASSES;
+        l->fills = i > 0;
+        if (open_data(l, &l->silent, &other) == LS_OK)
+            return LS_OK;
     }
     if (status == LS_OK && l->labels == LS_LABELS_VALUES)
         status = choose_labels(l, err);
