@@ -66,6 +66,18 @@ static bool is_last(const arrays *a, const pair *p)
     return a->o->spec->keys.layout == LS_CHANNELS_LAST && p->x.rank == LS_ARRAY_RANK;
 }
 
+/* Returns whether the rows are bytes. Columns of u8 that are standardised are numbers, as those of
+ * any other type. */
+static bool reads_bytes(const arrays *a, const pair *p)
+{
+    const ls_data_keys *k = &a->o->spec->keys;
+    const ls_input_format *model = k->input_format;
+    const bool numbers = model
+                             ? model->floats && model->prep && strcmp(model->prep->type, "u8") == 0
+                             : k->standardize > 0 && p->x.rank <= 2;
+    return ls_array_of_bytes(&p->x) && !numbers;
+}
+
 /* Returns whether the numbers can be used in the mapping of the file, without conversion. */
 static bool is_in_place(const arrays *a, const pair *p)
 {
@@ -114,9 +126,11 @@ static int shape_of(ls_dataset_info *info, const arrays *a, const pair *p)
     info->channels = (int)side[0];
     info->height = (int)side[1];
     info->width = (int)side[2];
-    info->row_type = ls_array_of_bytes(&p->x) ? LS_ROW_U8 : LS_ROW_F32;
-    info->stored =
-        ls_array_of_bytes(&p->x) || ls_array_in_place(&p->x) ? NULL : ls_array_type_name(p->x.type);
+    const bool bytes = reads_bytes(a, p);
+    info->row_type = bytes ? LS_ROW_U8 : LS_ROW_F32;
+    info->stored = bytes || (ls_array_in_place(&p->x) && !ls_array_of_bytes(&p->x))
+                       ? NULL
+                       : ls_array_type_name(p->x.type);
     return LS_OK;
 }
 

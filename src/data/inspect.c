@@ -439,14 +439,13 @@ static int look_at_arrays(ls_inspection *l, ls_error *err)
     return open_data(l, l->host, err);
 }
 
-/* Returns whether each column of floats, or each of their channels, is to have a scale of its own.
- * Floats in columns are a table without names. The keys data.mean and data.std do not hold every
- * number. */
+/* Returns whether each column, or each channel of floats, is to have a scale of its own. Columns
+ * are a table without names. The keys data.mean and data.std do not hold every number. */
 static bool scales_each(const ls_inspection *l)
 {
     const double least = 1e-6, most = 1e6;
     const bool columns = l->height == 1 && l->width == 1;
-    return l->floats && !is_given(l, "mean") && !is_given(l, "std") &&
+    return (l->floats || columns) && !is_given(l, "mean") && !is_given(l, "std") &&
            (columns || fabs(l->mean) > most || l->deviation < least || l->deviation > most);
 }
 

@@ -186,7 +186,7 @@ npy '(10, 2)' '!m!m!m!m!mzmzmzmzmzm' >pair/x.npy
 for path in pair pair/x.npy; do
     run init $path --to pair.json
     expect_code 0
-    expect_stdout 'rows of 2×1×1 bytes / 255'
+    expect_stdout 'rows of 2 columns of bytes, each column standardised'
     expect_stdout 'targets: 2 classes (data.labels)'
     expect_config pair.json '"path": "pair"'
     run pair.json --quiet --set devices=ref:1 --set run_dir=null --set epochs=2

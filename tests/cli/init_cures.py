@@ -310,6 +310,25 @@ def labels_as_texts():
     accepts("rows for validation in an archive", "medical.npz", data={"labels": "classes"}, said=(f"{ROWS} test rows",))
 
 
+def columns_of_bytes():
+    """Columns of u8 are standardised each, as the same numbers of another type are."""
+    values = [min(255, (i // 3 * step) % 59 * scale) for i in range(3 * ROWS) for step, scale in [((7, 4), (11, 1), (13, 1))[i % 3]]]
+    y = wholes([i * 11 % 59 // 20 % 2 for i in range(ROWS)])
+    found = []
+    for name, x in (("u1", npy("|u1", (ROWS, 3), bytes(values))), ("f8", floats(values, (ROWS, 3)))):
+        accepts(name, pair("columns_" + name, x, y), data={"standardize": True}, said=("each column standardised",), trains=False)
+        trainer("config.json", "--quiet", "--devices", "cpu:1", "--set", "epochs=2", "--set", f"run_dir=run_{name}")
+        code, text = trainer("predict", f"run_{name}", f"columns_{name}/x.npy", "--to", f"columns_{name}.csv")
+        if code:
+            failures.append(f"columns of {name}: {code}: {text}")
+            return
+        found.append((Path(f"columns_{name}.csv").read_text(), re.sub(r", [0-9.]+ s\n.*|columns_..", "", trainer(
+            "eval", f"run_{name}", "--data", f"columns_{name}", "--devices", "cpu:1")[1])))
+    if found[0] != found[1] or "60 rows" not in found[0][1]:
+        failures.append(f"columns of bytes: {found[0][0][:200]} {found[0][1]} and {found[1][0][:200]} {found[1][1]}")
+    accepts("bytes as pixels", "columns_u1", "--set", "data.standardize=false", said=("bytes / 255",), data={"standardize": False})
+
+
 def small_images():
     """Images of 8 × 8 in which only the place of a spot is the class: the network must not average over all places."""
     def image(i):
@@ -333,6 +352,7 @@ def main():
     columns_of_arrays()
     targets_of_arrays()
     labels_as_texts()
+    columns_of_bytes()
     pictures()
     small_images()
 
