@@ -82,6 +82,8 @@ static void put_classes(cJSON *to, const room *r)
     int best = 0;
     for (int i = 1; i < r->info.outputs; i++)
         best = r->outputs[i] > r->outputs[best] ? i : best;
+    if (r->info.outputs == 2) /* the file may keep a threshold other than a half */
+        best = r->info.threshold == 0.5 ? best : r->outputs[1] >= r->info.threshold;
     cJSON_AddStringToObject(to, "class", name_of(r, best, number));
     cJSON *shares = cJSON_AddObjectToObject(to, "probabilities");
     for (int i = 0; i < r->info.outputs; i++)

@@ -75,6 +75,9 @@ typedef struct ls_model_info {
     ls_row_type row_type;        /* type of a row's values: LS_ROW_U8; or LS_ROW_F32, and the model
                                   * reads LS_ROW_F64 as well */
     ls_task task;                /* what the outputs are */
+    double threshold;            /* of two classes and of yes/no answers: the probability from which
+                                  * the second class, or yes, is predicted (docs/data.md, "Rare
+                                  * classes"); 0.5 unless the file has another one */
 } ls_model_info;
 
 /* Options of ls_model_open. */

@@ -244,9 +244,10 @@ static void print_arrays(const ls_inspection *l, const cJSON *data, FILE *stream
     if (l->known)
         fprintf(stream, "%s: the files of %s (data.name)\n", l->path, l->kind->name);
     const bool columns = l->height == 1 && l->width == 1;
-    if (l->floats && columns)
-        fprintf(stream, "%s: %u rows of %d %s of floats", l->path, (unsigned)l->rows, l->channels,
-                ls_plural((uint64_t)l->channels, "column", "columns"));
+    if (columns && (l->floats || is_true(data, "standardize")))
+        fprintf(stream, "%s: %u rows of %d %s of %s", l->path, (unsigned)l->rows, l->channels,
+                ls_plural((uint64_t)l->channels, "column", "columns"),
+                l->floats ? "floats" : "bytes");
     else
         fprintf(stream, "%s: %u rows of %d×%d×%d %s", l->path, (unsigned)l->rows, l->channels,
                 l->height, l->width, l->floats ? "floats" : "bytes / 255");

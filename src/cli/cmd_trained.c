@@ -29,6 +29,7 @@ static int parse(cli_trained_args *a, const cli_trained_verb *verb, int argc, ch
         {'o', {CLI_TEXT, "to", .value = &a->to}},
         {'w', {CLI_TEXT, "wrong", .value = &a->wrong}},
         {'h', {CLI_NUMBER, "threshold", .number = &a->threshold, .least = 1e-9, .greatest = 1}},
+        {'h', {CLI_FLAG, "keep", .flag = &a->keep}},
         {'k', {CLI_FLAG, "skip-broken", .flag = &a->skip_broken}},
         {0, {CLI_HELP, "help", 'h', .text = verb->help}},
     };
@@ -126,7 +127,9 @@ static const char eval_help[] =
     "  --wrong FILE.csv writes the rows that are predicted wrong, the most confident first, or\n"
     "                   all rows of predicted values, the largest errors first\n"
     "  --threshold T    two classes or yes-or-no targets: also prints precision, recall and F1\n"
-    "                   if a row is positive from the probability T on\n"
+    "                   if a row is positive from the probability T on; default: what the\n"
+    "                   model file keeps\n"
+    "  --keep           keeps the threshold in the model file; predictions then use it\n"
     "  --devices LIST   auto, cpu, cpu:4, … (default: the config's)\n"
     "  --json           prints one JSON object\n"
     "  --help           this text\n";
@@ -314,11 +317,14 @@ static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_reg
 {
     ls_error err;
     ls_trained_evaluation e;
-    ls_trained_decision decision, *decided = a->threshold > 0 ? &decision : NULL;
+    const double threshold = a->threshold > 0 ? a->threshold : t->card.threshold;
+    ls_trained_decision decision, *decided = threshold > 0 ? &decision : NULL;
     int status =
         ls_trained_evaluate(&e, t, a->train, a->wrong || decided, registry, a->devices, &err);
     if (status == LS_OK && decided)
-        status = ls_trained_decide(decided, t, a->train, e.scores, a->threshold, &err);
+        status = ls_trained_decide(decided, t, a->train, e.scores, threshold, &err);
+    if (status == LS_OK && a->keep)
+        status = ls_trained_keep_threshold(t, threshold, &err);
     if (status == LS_OK && a->wrong)
         status = write_wrong(t, a, &e, &err);
     if (e.unweighed)
@@ -326,6 +332,8 @@ static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_reg
                 "the loss is computed without them");
     if (status == LS_OK)
         a->json ? print_evaluation(t, &e, decided) : print_for_people(t, &e, decided);
+    if (status == LS_OK && a->keep)
+        cli_say("%s: rows are predicted positive from %g on", t->weights_path, threshold);
     ls_trained_evaluation_free(&e, t);
     return status ? cli_fail(status, err.text) : cli_flush();
 }
@@ -335,6 +343,8 @@ static int check_eval(cli_trained_args *a)
     a->needs_data = true;
     if (a->wrong && !ls_path_ends_with(a->wrong, ".csv"))
         return cli_usage(a->verb, "--wrong: expected FILE.csv, found ", a->wrong);
+    if (a->keep && a->threshold == 0)
+        return cli_usage(a->verb, "--keep: which threshold? Add --threshold T", "");
     return check_alone(a);
 }
 

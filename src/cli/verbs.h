@@ -28,6 +28,7 @@ typedef struct cli_trained_args {
     const char *new_data; /* --data */
     const char *wrong;    /* eval: --wrong */
     double threshold;     /* eval: --threshold; 0: none */
+    bool keep;            /* eval: --keep */
     bool json, train, best;
     bool skip_broken; /* predict: --skip-broken */
     bool needs_data;  /* open the run's data as well */
@@ -40,7 +41,7 @@ typedef struct cli_trained_args {
 typedef struct cli_trained_verb {
     const char *name;
     /* Letters of the options that the verb accepts: 'k' --skip-broken, 'j' --json, 't' --train, 'r'
-     * --rows, 'o' --to, 'd' --devices, 'n' --data, 'w' --wrong, 'h' --threshold. */
+     * --rows, 'o' --to, 'd' --devices, 'n' --data, 'w' --wrong, 'h' --threshold and --keep. */
     const char *letters;
     const char *help;
     /* Checks the arguments that only this verb has, and sets needs_data. Returns 0, or EXIT_USAGE

@@ -107,6 +107,27 @@ int ls_card_write(ls_network *model, const ls_config *config, const char *const 
     return model->card ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for the model's card");
 }
 
+char *ls_card_with_threshold(const char *card, double threshold, const ls_host *host)
+{
+    ls_json *doc;
+    ls_json_writer w;
+    size_t length;
+    if (ls_json_parse(&doc, "the card", card, strlen(card), host, NULL))
+        return NULL;
+    ls_json_writer_init(&w, 0, host);
+    ls_json_open_object(&w, NULL);
+    for (const cJSON *node = ls_json_root(doc)->child; node; node = node->next)
+        if (strcmp(node->string, "threshold") != 0)
+            ls_json_put_node(&w, node->string, node);
+    ls_json_put_double(&w, "threshold", threshold);
+    ls_json_close(&w);
+    const char *text = ls_json_writer_text(&w, &length, NULL);
+    char *out = text ? ls_strdup(host, text) : NULL;
+    ls_json_writer_fini(&w);
+    ls_json_destroy(doc);
+    return out;
+}
+
 /* ---- reading -------------------------------------------------------------------------------- */
 
 static void read_input(ls_card *c, ls_fields *f)
@@ -177,6 +198,8 @@ static int read_fields(ls_card *c, ls_json *doc, ls_error *err)
     c->features = ls_field_any(&f, "features");
     if (c->features && !cJSON_IsArray(c->features))
         ls_fields_fail(&f, c->features, "expected \"features\", an array");
+    const double none = 0;
+    ls_field_double(&f, "threshold", 0, 1, &none, &c->threshold);
     const cJSON *preparation = ls_field_any(&f, "preparation");
     const cJSON *recipe = ls_field_any(&f, "recipe");
     if (!cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(recipe, "model")))

@@ -7,7 +7,9 @@
  * `input` is the shape of a row. `floats`: rows are floats instead of bytes. `targets`: the outputs
  * are values instead of classes; `classes` is then the number of values. `preparation`: how a
  * user's rows become rows of the network (prep/prep.h). `recipe`: the keys of the config on which a
- * prediction depends: model, preprocessing, loss.
+ * prediction depends: model, preprocessing, loss. A card to which a threshold was added also has
+ * `threshold`, the probability from which a row is predicted positive (the second of two classes,
+ * yes).
  */
 #ifndef CONFIG_CARD_H
 #define CONFIG_CARD_H
@@ -30,6 +32,7 @@ typedef struct ls_card {
     int classes;           /* number of classes, or of values if the outputs are values */
     const cJSON *names;    /* names of the classes: array of `classes` texts, or NULL */
     const cJSON *features; /* names of the features: array, or NULL */
+    double threshold;      /* 0: the card has none, and the most probable class is predicted */
     /* Preparation of rows. If the card has no `preparation`, as in files of older versions, it is
      * inferred: rows of floats with feature names are taken for a table, rows of bytes with height
      * and width for images, and all others for arrays. */
@@ -44,6 +47,9 @@ int ls_card_read(ls_card *out, const char *path, const ls_host *host, ls_error *
 /* Reads a card from a text, which messages call `name`. Errors: LS_EDATA, LS_ENOMEM. */
 int ls_card_parse(ls_card *out, const char *name, const char *text, const ls_host *host,
                   ls_error *err);
+/* Returns the text of a card with another threshold, or NULL if memory ran out or `card` is no JSON
+ * object. The caller frees it. */
+char *ls_card_with_threshold(const char *card, double threshold, const ls_host *host);
 /* Frees the contents. A zeroed card is allowed. */
 void ls_card_fini(ls_card *card);
 

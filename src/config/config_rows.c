@@ -572,8 +572,9 @@ const ls_config_key ls_config_keys[] = {
      FORM(standardize),
      .help = "numbers become (value − mean) / deviation, with mean and standard deviation of "
              "their column (`csv`), or of their channel (`npy`, `safetensors` and a program's own "
-             "rows, if they are floats) over the training rows; the default is `true` for a "
-             "`csv` and `false` for others ([scaling](data.md#scaling))"},
+             "rows, if they are floats; in arrays also columns of bytes) over the training rows; "
+             "the default is `true` for a `csv` and `false` for others "
+             "([scaling](data.md#scaling))"},
     {"data", "clip", LS_KEY_NUMBER, LS_RECIPE, AT(data_keys.clip), 0, 0, 1e6,
      .help =
          "`csv`: standardised numbers are limited to −`clip` … `clip`, so that a single "

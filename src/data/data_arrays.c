@@ -17,6 +17,7 @@
 #include "data/pack.h"
 #include "data/scales.h"
 #include "data/targets.h"
+#include "data/text_labels.h"
 #include "formats/arrays.h"
 
 #include <errno.h>
@@ -43,6 +44,7 @@ typedef struct arrays {
     pair split[2];
     bool has_test;
     ls_target_form targets;
+    ls_levels texts; /* labels that are texts; empty: they are numbers */
     /* [numbers of a row]: mean of each number over the training rows; NULL: not needed */
     double *mean;
     ls_prep *prep; /* of the training rows; the training split owns it when that is open */
@@ -62,6 +64,18 @@ static int splits_of(const arrays *a)
 static bool is_last(const arrays *a, const pair *p)
 {
     return a->o->spec->keys.layout == LS_CHANNELS_LAST && p->x.rank == LS_ARRAY_RANK;
+}
+
+/* Returns whether the rows are bytes. Columns of u8 that are standardised are numbers, as those of
+ * any other type. */
+static bool reads_bytes(const arrays *a, const pair *p)
+{
+    const ls_data_keys *k = &a->o->spec->keys;
+    const ls_input_format *model = k->input_format;
+    const bool numbers = model
+                             ? model->floats && model->prep && strcmp(model->prep->type, "u8") == 0
+                             : k->standardize > 0 && p->x.rank <= 2;
+    return ls_array_of_bytes(&p->x) && !numbers;
 }
 
 /* Returns whether the numbers can be used in the mapping of the file, without conversion. */
@@ -112,9 +126,11 @@ static int shape_of(ls_dataset_info *info, const arrays *a, const pair *p)
     info->channels = (int)side[0];
     info->height = (int)side[1];
     info->width = (int)side[2];
-    info->row_type = ls_array_of_bytes(&p->x) ? LS_ROW_U8 : LS_ROW_F32;
-    info->stored =
-        ls_array_of_bytes(&p->x) || ls_array_in_place(&p->x) ? NULL : ls_array_type_name(p->x.type);
+    const bool bytes = reads_bytes(a, p);
+    info->row_type = bytes ? LS_ROW_U8 : LS_ROW_F32;
+    info->stored = bytes || (ls_array_in_place(&p->x) && !ls_array_of_bytes(&p->x))
+                       ? NULL
+                       : ls_array_type_name(p->x.type);
     return LS_OK;
 }
 
@@ -132,11 +148,45 @@ static int find_targets(arrays *a)
                             a->o->err);
 }
 
+/* Names each class by its text. */
+static int name_texts(const arrays *a, ls_resident *r)
+{
+    const size_t n = (size_t)a->texts.count;
+    const char **name = ls_alloc_array(a->o->host, n, sizeof *name);
+    for (size_t i = 0; name && i < n; i++)
+        name[i] = a->texts.level[a->texts.sorted[i]].text;
+    int status = name ? ls_resident_name_classes(r, name, a->o->err)
+                      : ls_fail(a->o->err, LS_ENOMEM, "out of memory for %zu classes", n);
+    ls_free(a->o->host, name);
+    return status;
+}
+
+/* Makes numbers of labels that are texts. */
+static int number_texts(arrays *a)
+{
+    const ls_data_keys *k = &a->o->spec->keys;
+    const ls_input_format *model = k->input_format;
+    const pair *first = &a->split[0];
+    int status = LS_OK;
+    if (first->y.type == LS_ARRAY_TEXT && k->labels == LS_LABELS_VALUES)
+        return ls_fail(a->o->err, LS_EDATA,
+                       "%.200s: %s: expected values, as data.labels says, found texts; set it to "
+                       "\"classes\"",
+                       first->y.path, first->y_name);
+    for (int s = 0; s < splits_of(a) && status == LS_OK; s++)
+        status = ls_text_labels(&a->split[s].y, &a->texts, s == 0, a->split[s].y_name,
+                                model ? model->class_name : NULL, model ? model->classes : 0,
+                                a->o->host, a->o->err);
+    return status;
+}
+
 /* If the labels in the file are not the numbers from 0 on, names each class by its label ("1", "2"
  * and so on). */
 static int name_numbers(const arrays *a, ls_resident *r)
 {
     const size_t n = (size_t)a->targets.classes;
+    if (a->texts.count)
+        return name_texts(a, r);
     if ((!a->targets.first && !a->targets.by_value) || a->o->spec->keys.input_format)
         return LS_OK;
     const char **name = ls_alloc_array(a->o->host, n, sizeof *name);
@@ -558,6 +608,8 @@ static int open_both(arrays *a, ls_dataset *split[2])
     for (int s = 0; status == LS_OK && s < splits_of(a); s++)
         status = describe(&info[s], a, s);
     if (status == LS_OK)
+        status = number_texts(a);
+    if (status == LS_OK)
         status = find_targets(a);
     for (int s = 0; status == LS_OK && s < splits_of(a); s++) {
         info[s].classes = a->targets.classes;
@@ -587,6 +639,7 @@ static int finish(arrays *a, int status)
     ls_tensors_close(&a->all);
     for (int i = 0; i < 4; i++)
         ls_free(a->o->host, a->path[i]);
+    ls_levels_free(&a->texts, a->o->host);
     ls_free(a->o->host, a->mean);
     ls_prep_free(a->prep);
     return status;
@@ -604,7 +657,8 @@ static int open_file(const arrays *a, char **path, const char *file, const char 
                                  "expected the name of an .npy file, or data.path the name of an "
                                  ".npz file");
     *path = file ? ls_data_path(a->o, file) : ls_strdup(a->o->host, below);
-    return *path ? ls_array_open(out, *path, names, a->o->err)
+    const bool labels = names == ls_names_of_targets || names == ls_names_of_test_targets;
+    return *path ? (labels ? ls_array_open_labels : ls_array_open)(out, *path, names, a->o->err)
                  : ls_fail(a->o->err, LS_ENOMEM, "npy: out of memory");
 }
 

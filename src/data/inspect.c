@@ -411,9 +411,18 @@ static int open_arrays(ls_inspection *l, ls_error *err)
     l->silent.log = NULL;
     l->labels = l->given.keys.labels == LS_LABELS_AUTO ? LS_LABELS_VALUES : LS_LABELS_AUTO;
     int status = open_data(l, &l->silent, err);
-    if (status == LS_EDATA && !is_given(l, "missing")) {
+    const bool fills = !is_given(l, "missing");
+    if (status == LS_EDATA && fills) {
         l->fills = true; /* if that is what is wrong, the data can be opened now */
         status = open_data(l, &l->silent, err);
+    }
+    /* labels that are texts are no values */
+    for (int i = 0; i <= fills && status == LS_EDATA && l->labels != LS_LABELS_AUTO; i++) {
+        ls_error other;
+        l->labels = LS_LABELS_CLASSES;
+        l->fills = i > 0;
+        if (open_data(l, &l->silent, &other) == LS_OK)
+            return LS_OK;
     }
     if (status == LS_OK && l->labels == LS_LABELS_VALUES)
         status = choose_labels(l, err);
@@ -430,14 +439,13 @@ static int look_at_arrays(ls_inspection *l, ls_error *err)
     return open_data(l, l->host, err);
 }
 
-/* Returns whether each column of floats, or each of their channels, is to have a scale of its own.
- * Floats in columns are a table without names. The keys data.mean and data.std do not hold every
- * number. */
+/* Returns whether each column, or each channel of floats, is to have a scale of its own. Columns
+ * are a table without names. The keys data.mean and data.std do not hold every number. */
 static bool scales_each(const ls_inspection *l)
 {
     const double least = 1e-6, most = 1e6;
     const bool columns = l->height == 1 && l->width == 1;
-    return l->floats && !is_given(l, "mean") && !is_given(l, "std") &&
+    return (l->floats || columns) && !is_given(l, "mean") && !is_given(l, "std") &&
            (columns || fabs(l->mean) > most || l->deviation < least || l->deviation > most);
 }
 

@@ -8,6 +8,7 @@
 #include "data/row_blocks.h"
 #include "data/table.h"
 #include "data/targets.h"
+#include "data/text_labels.h"
 #include "formats/arrays.h"
 
 #include <math.h>
@@ -668,13 +669,17 @@ static int read_arrays(ls_dataset **out, const ls_input_format *format, const ls
                        const char *y_path, ls_error *err)
 {
     ls_array y = {0};
+    ls_levels none = {0};
     ls_resident *r = NULL;
     bool last;
     int status = check_shape(format, x, &last, err);
     if (status == LS_OK)
         status = check_type(format, x, err);
     if (status == LS_OK && format->labelled)
-        status = ls_array_open(&y, y_path, ls_names_of_targets, err);
+        status = ls_array_open_labels(&y, y_path, ls_names_of_targets, err);
+    if (status == LS_OK && format->labelled)
+        status = ls_text_labels(&y, &none, false, "y", format->class_name, format->classes,
+                                format->host, err);
     if (status == LS_OK)
         status = create(&r, format, "npy", x->path, (uint32_t)x->dim[0], NULL, err);
     if (status == LS_OK)

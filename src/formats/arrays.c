@@ -2,16 +2,20 @@
  * safetensors files. No size in a header is trusted before it has been compared with the
  * file's size. Formats: NEP 1 (numpy/lib/format.py) and the description in safetensors'
  * reference implementation. */
+#define _DEFAULT_SOURCE /* for MAP_ANONYMOUS */
+
 #include "formats/arrays.h"
 
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
+#include "base/utf8.h"
 #include "json/json.h"
 
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -32,10 +36,16 @@ static const struct {
     [LS_ARRAY_I32] = {"i4", "I32", "i32", 4},  [LS_ARRAY_U64] = {"u8", "U64", "u64", 8},
     [LS_ARRAY_I64] = {"i8", "I64", "i64", 8},  [LS_ARRAY_F16] = {"f2", "F16", "f16", 2},
     [LS_ARRAY_BF16] = {"", "BF16", "bf16", 2}, [LS_ARRAY_F32] = {"f4", "F32", "f32", 4},
-    [LS_ARRAY_F64] = {"f8", "F64", "f64", 8},
+    [LS_ARRAY_F64] = {"f8", "F64", "f64", 8},  [LS_ARRAY_TEXT] = {"", "", "texts", 0},
 };
 
-enum { TYPES = sizeof types / sizeof *types };
+enum { TYPES = LS_ARRAY_TEXT, /* number of types of numbers */ MOST_CHARACTERS = 4096 };
+
+/* Returns the number of bytes of an element. */
+static size_t width_of(const ls_array *a)
+{
+    return a->type == LS_ARRAY_TEXT ? a->width : types[a->type].bytes;
+}
 
 __attribute__((format(printf, 4, 5))) static int fail_at(const ls_array *a, size_t offset,
                                                          ls_error *err, const char *format, ...)
@@ -110,14 +120,14 @@ size_t ls_array_last_place(const ls_array *a, size_t i)
  * the product of the sizes in a damaged header exceeds 64 bits. */
 static int check_size(const ls_array *a, uint64_t bytes, size_t offset, ls_error *err)
 {
-    uint64_t left = bytes / types[a->type].bytes;
+    uint64_t left = bytes / width_of(a);
     for (int i = 0; i < a->rank; i++) {
         if (a->dim[i] == 0)
             return fail_at(a, offset, err,
                            "expected a shape without zeros; there are no rows in it");
         left /= a->dim[i];
     }
-    uint64_t product = types[a->type].bytes; /* at most `bytes` if left > 0 */
+    uint64_t product = width_of(a); /* at most `bytes` if left > 0 */
     for (int i = 0; i < a->rank; i++)
         product *= a->dim[i];
     if (left > 0 && product == bytes)
@@ -187,6 +197,20 @@ static bool take_number(cursor *c, uint64_t *out)
     return digits > 0;
 }
 
+/* Reads a type of texts, such as "<U12" or "|S5". */
+static bool read_texts(ls_array *a, const char *text)
+{
+    const bool unicode = text[1] == 'U';
+    const long most = strtol(text + 2, NULL, 10);
+    if (!a->takes_texts || (!unicode && text[1] != 'S') || text[2] < '1' || text[2] > '9' ||
+        most > MOST_CHARACTERS)
+        return false;
+    a->type = LS_ARRAY_TEXT;
+    a->is_unicode = unicode;
+    a->width = (size_t)most * (unicode ? 4 : 1);
+    return true;
+}
+
 static int read_descr(cursor *c, ls_array *a)
 {
     char text[16] = "";
@@ -199,6 +223,10 @@ static int read_descr(cursor *c, ls_array *a)
             a->big_endian = text[0] == '>';
             return LS_OK;
         }
+    if (ordered && read_texts(a, text)) {
+        a->big_endian = text[0] == '>';
+        return LS_OK;
+    }
     return fail_at(a, at, c->err,
                    "expected whole numbers (u1 to u8, i1 to i8), floats (f2, f4, f8) or bool (b1), "
                    "found '%s'; save values as x.astype('<f4'), classes as "
@@ -299,10 +327,12 @@ const char *const ls_names_of_rows[] = {"x",       "X",      "x_train", "X_train
 const char *const ls_names_of_targets[] = {"y",      "Y",      "y_train", "Y_train",      "train_y",
                                            "labels", "target", "targets", "train_labels", "arr_1",
                                            NULL};
-const char *const ls_names_of_test_rows[] = {"test_x", "x_test",      "X_test",
-                                             "test_X", "test_images", NULL};
-const char *const ls_names_of_test_targets[] = {"test_y", "y_test",      "Y_test",
-                                                "test_Y", "test_labels", NULL};
+const char *const ls_names_of_test_rows[] = {"test_x",      "x_test", "X_test", "test_X",
+                                             "test_images", "val_x",  "x_val",  "X_val",
+                                             "val_images",  NULL};
+const char *const ls_names_of_test_targets[] = {"test_y",      "y_test", "Y_test", "test_Y",
+                                                "test_labels", "val_y",  "y_val",  "Y_val",
+                                                "val_labels",  NULL};
 
 bool ls_path_is_npz(const char *path)
 {
@@ -328,17 +358,29 @@ bool ls_path_is_in_npz(const char *path)
     return split_path(file, path) != NULL;
 }
 
-int ls_array_open(ls_array *a, const char *path, const char *const *names, ls_error *err)
+static int open_array(ls_array *a, const char *path, const char *const *names, bool texts,
+                      ls_error *err)
 {
     char file[LS_PATH_BYTES];
     const char *name = split_path(file, path), *const only[] = {name, NULL};
     int status = ls_file_map(a, file, "an .npy or .npz file", err);
     a->path = path;
+    a->takes_texts = texts;
     if (status == LS_OK)
         status = parse(a, a->map, a->map_bytes, name ? only : names, err);
     if (status)
         ls_array_close(a);
     return status;
+}
+
+int ls_array_open(ls_array *a, const char *path, const char *const *names, ls_error *err)
+{
+    return open_array(a, path, names, false, err);
+}
+
+int ls_array_open_labels(ls_array *a, const char *path, const char *const *names, ls_error *err)
+{
+    return open_array(a, path, names, true, err);
 }
 
 bool ls_array_is_there(const char *path, const char *const *names)
@@ -361,6 +403,85 @@ int ls_array_read(ls_array *a, const char *name, const void *bytes, size_t count
     if (status)
         ls_array_close(a);
     return status;
+}
+
+/* ---- texts ------------------------------------------------------------------------------------
+ */
+
+size_t ls_array_text_bytes(const ls_array *a)
+{
+    return (a->is_unicode ? a->width : 3 * a->width) + 1;
+}
+
+/* Writes a character as UTF-8, and returns its end. */
+static char *put_character(char *to, uint32_t c)
+{
+    if (c > 0x10FFFF || (c >= 0xD800 && c < 0xE000) || c == 0)
+        c = 0xFFFD;
+    if (c < 0x80) {
+        *to++ = (char)c;
+        return to;
+    }
+    const int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+    static const uint8_t lead[] = {0, 0xC0, 0xE0, 0xF0};
+    *to++ = (char)(lead[more] | c >> 6 * more);
+    for (int i = more - 1; i >= 0; i--)
+        *to++ = (char)(0x80 | (c >> 6 * i & 0x3F));
+    return to;
+}
+
+/* Returns character `k` of a text of four bytes each. */
+static uint32_t character(const ls_array *a, const uint8_t *text, size_t k)
+{
+    uint32_t c = 0;
+    for (size_t b = 0; b < 4; b++)
+        c = c << 8 | text[4 * k + (a->big_endian ? b : 3 - b)];
+    return c;
+}
+
+void ls_array_text(char *out, const ls_array *a, size_t i)
+{
+    const uint8_t *text = a->data + i * a->width;
+    size_t length = a->width, k = 0;
+    while (length > 0 && text[length - 1] == 0)
+        length--;
+    if (a->is_unicode) {
+        for (length = (length + 3) / 4; k < length; k++)
+            out = put_character(out, character(a, text, k));
+        *out = '\0';
+        return;
+    }
+    while (k < length) {
+        const size_t n = text[k] ? ls_utf8_length(text + k, length - k) : 0;
+        if (n == 0)
+            out = put_character(out, 0xFFFD);
+        else
+            memcpy(out, text + k, n);
+        out += n;
+        k += n ? n : 1;
+    }
+    *out = '\0';
+}
+
+int ls_array_become_labels(ls_array *a, const int32_t *label, ls_error *err)
+{
+    const size_t bytes = (size_t)a->dim[0] * 4;
+    uint8_t *to = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (to == MAP_FAILED)
+        return ls_fail(err, LS_ENOMEM, "%.300s: out of memory for labels", a->path);
+    for (size_t i = 0; i < bytes; i++)
+        to[i] = (uint8_t)((uint32_t)label[i / 4] >> 8 * (i % 4));
+    const ls_array before = *a;
+    ls_array_close(a);
+    *a = (ls_array){.path = before.path,
+                    .member = before.member,
+                    .type = LS_ARRAY_I32,
+                    .rank = 1,
+                    .dim = {before.dim[0]},
+                    .data = to,
+                    .map = to,
+                    .map_bytes = bytes};
+    return LS_OK;
 }
 
 /* ---- safetensors ----------------------------------------------------------------------------- */
@@ -522,6 +643,7 @@ double ls_array_number(const ls_array *a, size_t i)
     float f32;
     double f64;
     switch (a->type) {
+    case LS_ARRAY_TEXT: return NAN; /* texts become labels before they are read */
     case LS_ARRAY_U8:
     case LS_ARRAY_U16:
     case LS_ARRAY_U32:

@@ -24,7 +24,8 @@ typedef enum ls_array_type {
     LS_ARRAY_F16,
     LS_ARRAY_BF16, /* the upper half of a float */
     LS_ARRAY_F32,
-    LS_ARRAY_F64
+    LS_ARRAY_F64,
+    LS_ARRAY_TEXT /* texts of .npy files; only ls_array_open_labels accepts them */
 } ls_array_type;
 
 /* A row-major array, mapped from a file. The file must not change while it is mapped. */
@@ -33,6 +34,9 @@ typedef struct ls_array {
     const char *member; /* name of the .npz file's member that is parsed, for messages; else NULL */
     ls_array_type type;
     bool big_endian;
+    bool takes_texts; /* texts are accepted */
+    bool is_unicode;  /* of texts: four bytes for each character, otherwise bytes */
+    size_t width;     /* of texts: number of bytes of an element */
     int rank;
     uint64_t dim[LS_ARRAY_RANK]; /* [rank]: size of each dimension, greater than 0 */
     const uint8_t *data;
@@ -53,6 +57,8 @@ int ls_file_map(ls_array *a, const char *path, const char *what, ls_error *err);
  * LS_EDATA with file and offset; LS_EUNSUPPORTED (the array is encrypted, or is compressed by
  * another method than deflate). */
 int ls_array_open(ls_array *a, const char *path, const char *const *names, ls_error *err);
+/* Does the same, and also accepts texts (numpy's types U and S), of up to 4096 characters each. */
+int ls_array_open_labels(ls_array *a, const char *path, const char *const *names, ls_error *err);
 /* Does the same as ls_array_open, for a file of `count` bytes in memory. Messages call it `name`.
  * `bytes` and `name` must outlive the array, which the caller closes. */
 int ls_array_read(ls_array *a, const char *name, const void *bytes, size_t count,
@@ -126,6 +132,14 @@ void ls_array_sides(uint64_t side[3], const ls_array *array, bool last);
 size_t ls_array_last_place(const ls_array *array, size_t i);
 /* Returns element `i` of an array of any type, converted to double. */
 double ls_array_number(const ls_array *array, size_t i);
+/* Returns the number of bytes of the longest text of an array of texts, in UTF-8 with a zero
+ * byte. */
+size_t ls_array_text_bytes(const ls_array *array);
+/* Writes element `i` of an array of texts to `out` [ls_array_text_bytes], as UTF-8. Zero characters
+ * at its end are no part of it; what is no character becomes U+FFFD. */
+void ls_array_text(char *out, const ls_array *array, size_t i);
+/* Replaces the contents of an array by `label` [rows], which are copied. Errors: LS_ENOMEM. */
+int ls_array_become_labels(ls_array *array, const int32_t *label, ls_error *err);
 /* Returns whether the type is u8. */
 bool ls_array_of_bytes(const ls_array *array);
 /* Returns whether the type is an integer type or bool. */

@@ -1,4 +1,4 @@
-#define _DEFAULT_SOURCE /* for MAP_ANONYMOUS; only this file of the directory needs it */
+#define _DEFAULT_SOURCE /* for MAP_ANONYMOUS */
 /* NumPy's archives of arrays: ZIP files (PKWARE's APPNOTE 6.3, sections 4.3 and 4.5.3) of .npy
  * files, stored or deflated. No size in the directory is trusted before it has been compared with
  * the file's size. All numbers are little-endian. */

@@ -104,7 +104,7 @@ int ls_trained_decide(ls_trained_decision *out, const ls_trained *t, bool train,
     const ls_dataset *data = t->data[train ? LS_TRAIN : LS_TEST];
     const ls_dataset_view view = ls_dataset_resident(data);
     const size_t outputs = (size_t)t->model->classes;
-    const ls_meaning meaning = {t->config.loss, t->card.prep, t->model->classes};
+    const ls_meaning meaning = {t->config.loss, t->card.prep, t->model->classes, threshold};
     const ls_task task = ls_meaning_task(&meaning);
     ls_decision weighted = {0};
     *out = (ls_trained_decision){.threshold = threshold, .weighs = view.weights != NULL};
@@ -120,8 +120,8 @@ int ls_trained_decide(ls_trained_decision *out, const ls_trained *t, bool train,
         for (size_t k = task == LS_TASK_CLASSES; k < outputs; k++) {
             const bool positive = task == LS_TASK_CLASSES ? view.labels[row] == 1
                                                           : view.targets[row * outputs + k] > 0.5f;
-            ls_decision_count(&out->rows, positive, output[k] >= threshold, 1);
-            ls_decision_count(&weighted, positive, output[k] >= threshold,
+            ls_decision_count(&out->rows, positive, ls_predicted_yes(output[k], &meaning), 1);
+            ls_decision_count(&weighted, positive, ls_predicted_yes(output[k], &meaning),
                               view.weights ? (double)view.weights[row] : 1);
         }
     }

@@ -1,6 +1,7 @@
 /* Files of a model for other programs (export.h). */
 #include "model/export.h"
 
+#include "base/error.h"
 #include "base/host.h"
 #include "base/thread_state.h"
 #include "checkpoint/checkpoint.h"
@@ -84,6 +85,32 @@ int ls_export_onnx(const char *path, const ls_network *model, const float *weigh
     ls_c_locale_leave(locale);
     if (status == LS_OK)
         tell_dates(prep, host);
+    return status;
+}
+
+int ls_trained_keep_threshold(const ls_trained *t, double threshold, ls_error *err)
+{
+    uint64_t steps;
+    char *state = NULL;
+    ls_network with = *t->model;
+    int status = ls_safetensors_state(&state, t->weights_path, t->host, err);
+    if (status)
+        return status;
+    const bool checkpoint = state;
+    ls_free(t->host, state);
+    if (checkpoint || !with.card || !t->card.config.doc)
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "%.300s: %s; export the run, and keep the threshold in that file",
+                       t->weights_path,
+                       checkpoint ? "is a checkpoint, which stays as the run has written it"
+                                  : "does not describe its model");
+    status = ls_steps_of_file(&steps, t->weights_path, t->host, err);
+    with.card = status ? NULL : ls_card_with_threshold(t->model->card, threshold, t->host);
+    if (status == LS_OK)
+        status = with.card
+                     ? ls_export_weights(t->weights_path, &with, t->weights, steps, t->host, err)
+                     : ls_fail(err, LS_ENOMEM, "out of memory for the model's card");
+    ls_free(t->host, with.card);
     return status;
 }
 

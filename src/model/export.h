@@ -31,4 +31,9 @@ int ls_export_onnx(const char *path, const ls_network *model, const float *weigh
  * those of the two functions above. */
 int ls_trained_export(ls_exported *out, const ls_trained *trained, const char *path, ls_error *err);
 
+/* Writes the file of weights of an opened model again, with a threshold in its card. Errors:
+ * LS_EUNSUPPORTED (the file is a checkpoint, or does not describe its model), those of
+ * ls_export_weights. */
+int ls_trained_keep_threshold(const ls_trained *trained, double threshold, ls_error *err);
+
 #endif

@@ -83,7 +83,8 @@ int ls_model_describe(const ls_model *s, ls_model_info *out, ls_error *err)
                                 .parameters = model->parameters,
                                 .row_type =
                                     s->inference->preprocessing.floats ? LS_ROW_F32 : LS_ROW_U8,
-                                .task = ls_meaning_task(&meaning)};
+                                .task = ls_meaning_task(&meaning),
+                                .threshold = meaning.threshold > 0 ? meaning.threshold : 0.5};
     return ls_sized_give(out, &info, sizeof info, "ls_model_info", err);
 }
 
@@ -97,7 +98,8 @@ int ls_check_capacity(size_t capacity, size_t needed, ls_error *err)
 ls_meaning ls_meaning_of_model(const ls_model *s)
 {
     const ls_card *card = ls_card_of_model(s);
-    return (ls_meaning){card->config.loss, card->prep, s->inference->model->classes};
+    return (ls_meaning){card->config.loss, card->prep, s->inference->model->classes,
+                        card->threshold};
 }
 
 int ls_model_check_call(const ls_model *s, const char *caller, uint32_t n, int form,

@@ -5,8 +5,9 @@
 
 #include <math.h>
 
-int ls_best_class(const float *logits, int classes, double *probability)
+int ls_predicted_class(const float *logits, const ls_meaning *m, double *probability)
 {
+    const int classes = m->outputs;
     int best = 0;
     double sum = 0;
     for (int i = 1; i < classes; i++)
@@ -14,7 +15,17 @@ int ls_best_class(const float *logits, int classes, double *probability)
     for (int i = 0; i < classes; i++)
         sum += ls_exp((double)logits[i] - (double)logits[best]);
     *probability = 1 / sum;
+    if (m->threshold > 0 && classes == 2) {
+        const double second = best ? 1 / sum : 1 - 1 / sum;
+        best = second >= m->threshold;
+        *probability = best ? second : 1 - second;
+    }
     return best;
+}
+
+bool ls_predicted_yes(double yes, const ls_meaning *m)
+{
+    return m->threshold > 0 ? yes >= m->threshold : yes > 0.5;
 }
 
 ls_task ls_meaning_task(const ls_meaning *m)

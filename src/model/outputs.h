@@ -7,15 +7,20 @@
 
 #include <lockstep/model.h>
 
-/* Returns the index of the largest logit of a row, and writes the softmax of that logit to
- * *probability. If several logits are equally large, the first of them counts, as in training. */
-int ls_best_class(const float *logits, int classes, double *probability);
 /* Meaning of the outputs of one model. */
 typedef struct ls_meaning {
     const ls_loss *loss; /* NULL: cross-entropy */
     const ls_prep *prep; /* has the scale of learnt values; NULL: they are not scaled */
     int outputs;         /* number of outputs of a row */
+    double threshold;    /* as in ls_card */
 } ls_meaning;
+
+/* Returns the predicted class of a row, and writes its probability to *probability. It is the class
+ * of the largest logit, and of equal ones the first, as in training; if there is a threshold, it is
+ * the second of two classes from that probability on. */
+int ls_predicted_class(const float *logits, const ls_meaning *m, double *probability);
+/* Returns whether a yes-or-no target with the probability `yes` is predicted to be yes. */
+bool ls_predicted_yes(double yes, const ls_meaning *m);
 
 /* Returns what the outputs are. */
 ls_task ls_meaning_task(const ls_meaning *m);

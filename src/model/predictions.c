@@ -73,7 +73,7 @@ ls_predicted ls_predictions_at(ls_predictions *p, uint32_t i)
 {
     const ls_trained_rows *in = p->rows;
     const ls_trained *t = in->t;
-    const ls_meaning meaning = {t->config.loss, t->card.prep, p->outputs};
+    const ls_meaning meaning = {t->config.loss, t->card.prep, p->outputs, t->card.threshold};
     const float *network = p->network + (size_t)i * (size_t)p->outputs;
     const float *learnt =
         p->values && in->targets ? in->targets + (size_t)i * (size_t)p->targets : NULL;
@@ -88,7 +88,7 @@ ls_predicted ls_predictions_at(ls_predictions *p, uint32_t i)
                         .label = !p->values && in->labels ? in->labels[i] : -1,
                         .target = learnt ? p->target : NULL};
     if (!p->values)
-        row.best = ls_best_class(network, p->outputs, &row.probability);
+        row.best = ls_predicted_class(network, &meaning, &row.probability);
     ls_outputs(p->output, network, LS_OUTPUT_PREDICTION, &meaning);
     ls_outputs(p->logits, network, LS_OUTPUT_LOGITS, &meaning);
     for (int k = 0; learnt && k < p->targets; k++)

@@ -59,7 +59,7 @@ static int add_class(ls_wrong *w, const source *s, uint32_t i, const float *scor
     char number[2][16];
     double probability;
     const int label = s->view.labels[s->view.row ? s->view.row[i] : i],
-              best = ls_best_class(scores, s->meaning.outputs, &probability);
+              best = ls_predicted_class(scores, &s->meaning, &probability);
     if (best == label)
         return LS_OK;
     return add(w, s, i, class_text(number[0], s->t, label), class_text(number[1], s->t, best),
@@ -70,7 +70,7 @@ static int add_class(ls_wrong *w, const source *s, uint32_t i, const float *scor
 static int add_bit(ls_wrong *w, const source *s, uint32_t i, int k, bool label)
 {
     const double yes = s->output[k];
-    const bool predicted = yes > 0.5;
+    const bool predicted = ls_predicted_yes(yes, &s->meaning);
     if (predicted == label)
         return LS_OK;
     return add(w, s, i, label ? "1" : "0", predicted ? "1" : "0",
@@ -116,7 +116,7 @@ int ls_wrong_add(ls_wrong *w, const ls_trained *t, bool train, const float *scor
 {
     source s = {.t = t,
                 .data = t->data[train ? LS_TRAIN : LS_TEST],
-                .meaning = {t->config.loss, t->card.prep, t->model->classes},
+                .meaning = {t->config.loss, t->card.prep, t->model->classes, t->card.threshold},
                 .err = err};
     const uint32_t rows = ls_dataset_rows(s.data);
     const size_t outputs = (size_t)t->model->classes;

@@ -586,10 +586,10 @@ static void tell_input(ls_json_writer *w, const ls_onnx_desc *d)
 /* Appends the metadata entries whose values are in the model's card. */
 static void put_card(ls_buffer *out, ls_onnx_file *f, ls_json_writer *w, const char *card)
 {
-    static const char *const keys[] = {"class_names", "features", "preparation"};
+    static const char *const keys[] = {"class_names", "features", "preparation", "threshold"};
     ls_json *doc = NULL;
     out->failed |= ls_json_parse(&doc, "", card, strlen(card), out->host, NULL) != LS_OK;
-    for (int i = 0; i < 3 && doc; i++) {
+    for (int i = 0; i < 4 && doc; i++) {
         const cJSON *node = cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), keys[i]);
         if (node) {
             ls_json_put_node(w, NULL, node);

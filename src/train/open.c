@@ -364,14 +364,10 @@ static int prepare_evaluation(ls_trainer *t, ls_error *err)
 
 static int load_weights(ls_trainer *t, ls_error *err)
 {
-    const char *path = t->config.init_weights;
-    float *canonical = ls_engine_weights(t->engine)->canonical;
     ls_error cause;
-    int status = t->config.init_partial
-                     ? ls_safetensors_load_fitting(canonical, path, t->model, t->host, &cause)
-                     : ls_safetensors_load(canonical, path, t->model, "", t->host, &cause);
-    if (status == LS_OK)
-        ls_warn_of_other_names(path, ls_dataset_describe(t->data[LS_TRAIN]), t->host);
+    const int status =
+        ls_take_weights_over(ls_engine_weights(t->engine)->canonical, &t->config, t->model,
+                             ls_dataset_describe(t->data[LS_TRAIN]), &cause);
     return status ? ls_config_fail(err, &t->config, "init.weights", status, "%s", cause.text)
                   : LS_OK;
 }

@@ -2,13 +2,18 @@
 #ifndef TRAIN_TAKEN_OVER_H
 #define TRAIN_TAKEN_OVER_H
 
+#include "config/config.h"
 #include "data/dataset.h"
 
-/* Compares the names in the description of the model in the file `path` (config/card.h) with those
- * of the training rows `train`: columns, levels and classes. Weights are taken over by position, so
- * a weight whose column, level or class has another name was trained for something else. Logs a
- * warning that names the first such difference of each kind, and their number. A file without a
- * description, as other programs write it, causes no warning. */
-void ls_warn_of_other_names(const char *path, const ls_dataset_info *train, const ls_host *host);
+/* Reads the weights with which a run begins from config->init_weights into `canonical`, which has
+ * the initial weights of `model`. If the file describes its model (config/card.h), the weights of
+ * the inputs of a table belong to its columns and levels, and those of the outputs to the classes:
+ * they are taken over by name, and scaled if means and deviations of the training rows `train` are
+ * others than those in the file, so that the model predicts for a row what it predicted there. A
+ * warning names what one of the two does not have. A file without a description, as other programs
+ * write it, is taken over by position. Errors: those of ls_safetensors_load, with "partial" of
+ * ls_safetensors_load_fitting, and of ls_move_weights. */
+int ls_take_weights_over(float *canonical, const ls_config *config, const ls_network *model,
+                         const ls_dataset_info *train, ls_error *err);
 
 #endif

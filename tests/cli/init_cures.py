@@ -6,6 +6,7 @@ import json
 import re
 import struct
 import sys
+import zipfile
 import zlib
 from pathlib import Path
 
@@ -268,10 +269,64 @@ def targets_of_arrays():
     code, text = trainer("init", given("equal targets", [4] * ROWS))
     if code != 65 or "at least two different targets, found 4 in each" not in text:
         failures.append(f"equal targets: {code}: {text}")
-    texts = npy("<U1", (ROWS,), "".join("ab"[i % 2] for i in range(ROWS)).encode("utf-32-le"))
-    code, text = trainer("init", pair("texts", numbers(), texts))
-    if code != 65 or "classes as numpy.unique(y, return_inverse=True)[1]" not in text:
-        failures.append(f"targets of texts: {code}: {text}")
+
+
+def unicode(values, order="<"):
+    width = max(map(len, values))
+    return npy(f"{order}U{width}", (len(values),),
+               b"".join(v.ljust(width, "\0").encode("utf-32-le" if order == "<" else "utf-32-be") for v in values))
+
+
+def labels_as_texts():
+    """Labels that are texts are the classes of the same names, in any order of bytes; texts that are numbers are numbers."""
+    names = ["zoë", "b", "élan"]
+    values = [names[i * i % 7 % 3] for i in range(ROWS)]
+    results = []
+    for name, y in (("little", unicode(values)), ("big", unicode(values, ">")), ("bytes", npy(
+            "|S5", (ROWS,), b"".join(v.encode().ljust(5, b"\0") for v in values)))):
+        accepts(name, pair("texts_" + name, numbers(), y), data={"labels": "classes"}, trains=False)
+        trainer("config.json", "--quiet", "--devices", "cpu:1", "--set", "epochs=2", "--set", f"run_dir=run_{name}")
+        trainer("predict", f"run_{name}", f"texts_{name}/x.npy", "--to", f"{name}.csv")
+        results.append(Path(f"{name}.csv").read_text(encoding="utf-8"))
+    if results[0].splitlines()[0] != "row,prediction,p_b,p_zoë,p_élan" or len(set(results)) != 1:
+        failures.append(f"labels as texts: {[r[:200] for r in results]}")
+    code, text = trainer("eval", "run_little", "--data", "texts_big", "--devices", "cpu:1")
+    if code or "rows of texts_big" not in text:
+        failures.append(f"labels as texts, new rows: {code}: {text}")
+    Path("texts_big/y.npy").write_bytes(unicode(["other"] + values[1:]))
+    code, text = trainer("eval", "run_little", "--data", "texts_big", "--devices", "cpu:1")
+    if code != 65 or 'row 0: expected a label of the training rows, found "other"' not in text:
+        failures.append(f"a text that is no class: {code}: {text}")
+    accepts("texts of numbers", pair("texts_of_numbers", numbers(), unicode([str(i % 3 * 5) for i in range(ROWS)])),
+            data={"labels": "classes"})
+    accepts("texts beside NaN", pair("texts_beside_nan", numbers(5), unicode(values)), data={"labels": "classes", "missing": "mean"})
+    code, text = trainer("init", pair("texts_as_rows", unicode(values), wholes([i % 2 for i in range(ROWS)])))
+    if code != 65 or "found '<U4'" not in text:
+        failures.append(f"rows of texts: {code}: {text}")
+    with zipfile.ZipFile("medical.npz", "w") as archive:
+        for part in ("train", "val"):
+            archive.writestr(f"{part}_images.npy", numbers())
+            archive.writestr(f"{part}_labels.npy", unicode(values))
+    accepts("rows for validation in an archive", "medical.npz", data={"labels": "classes"}, said=(f"{ROWS} test rows",))
+
+
+def columns_of_bytes():
+    """Columns of u8 are standardised each, as the same numbers of another type are."""
+    values = [min(255, (i // 3 * step) % 59 * scale) for i in range(3 * ROWS) for step, scale in [((7, 4), (11, 1), (13, 1))[i % 3]]]
+    y = wholes([i * 11 % 59 // 20 % 2 for i in range(ROWS)])
+    found = []
+    for name, x in (("u1", npy("|u1", (ROWS, 3), bytes(values))), ("f8", floats(values, (ROWS, 3)))):
+        accepts(name, pair("columns_" + name, x, y), data={"standardize": True}, said=("each column standardised",), trains=False)
+        trainer("config.json", "--quiet", "--devices", "cpu:1", "--set", "epochs=2", "--set", f"run_dir=run_{name}")
+        code, text = trainer("predict", f"run_{name}", f"columns_{name}/x.npy", "--to", f"columns_{name}.csv")
+        if code:
+            failures.append(f"columns of {name}: {code}: {text}")
+            return
+        found.append((Path(f"columns_{name}.csv").read_text(), re.sub(r", [0-9.]+ s\n.*|columns_..", "", trainer(
+            "eval", f"run_{name}", "--data", f"columns_{name}", "--devices", "cpu:1")[1])))
+    if found[0] != found[1] or "60 rows" not in found[0][1]:
+        failures.append(f"columns of bytes: {found[0][0][:200]} {found[0][1]} and {found[1][0][:200]} {found[1][1]}")
+    accepts("bytes as pixels", "columns_u1", "--set", "data.standardize=false", said=("bytes / 255",), data={"standardize": False})
 
 
 def small_images():
@@ -296,6 +351,8 @@ def main():
     columns_of_tables()
     columns_of_arrays()
     targets_of_arrays()
+    labels_as_texts()
+    columns_of_bytes()
     pictures()
     small_images()
 

@@ -51,6 +51,36 @@ run eval run --train --threshold 0.000001
 expect_stdout '^  positive from 1e-06 on: precision 0.5000, recall 1.0000, f1 0.6667; 60 of 60 rows'
 run eval run --train --threshold 0.5 --json
 expect_stdout '"auc":0.9[0-9]*,"average_precision":0.9[0-9]*,"f1":0.9666666666666667,"at_threshold":{"threshold":0.5,"precision":0.96[67]*,"recall":0.96[67]*,"f1":0.9666666666666667,'
+# The model file keeps a threshold: predictions change, probabilities and weights do not.
+weights_of() { tail -c 16 "$1/weights.safetensors" | od -An -tx1; }
+weights_of run >before.txt
+run predict run --train --rows 0:60 --to half.csv
+run eval run --keep
+expect_code 64
+run eval run --train --threshold 0.000001 --keep
+expect_code 0
+expect_stderr_line 'trainer: run/weights.safetensors: rows are predicted positive from 1e-06 on'
+weights_of run | cmp -s - before.txt || fail 'the weights have changed'
+run predict run --train --rows 0:60 --to kept.csv
+[ "$(cut -d, -f2 kept.csv | sort | uniq -c | tr -s ' \n' ' ')" = ' 1 prediction 60 small ' ] || fail "kept: $(cut -d, -f2 kept.csv | sort | uniq -c)"
+[ "$(cut -d, -f1,3- half.csv)" = "$(cut -d, -f1,3- kept.csv)" ] || fail 'the probabilities have changed'
+run predict run --train --rows 0:1 --to kept.jsonl
+grep -q '"prediction":"small","probability":' kept.jsonl || fail "$(cat kept.jsonl)"
+run eval run --train --json
+expect_stdout '"at_threshold":{"threshold":1e-06,"precision":0.5,"recall":1,'
+run eval run --train --wrong kept-wrong.csv
+[ "$(wc -l <kept-wrong.csv)" -eq 31 ] || fail "wrong at the kept threshold: $(wc -l <kept-wrong.csv)"
+run export run --to copy.safetensors
+run predict copy.safetensors train.csv --to copy.csv
+[ "$(cut -d, -f2 copy.csv | sort -u | tr '\n' ' ')" = 'prediction small ' ] || fail 'the exported file has lost the threshold'
+run export run --to copy.onnx
+grep -q 'threshold' copy.onnx || fail 'the ONNX file has no threshold'
+run eval "$(ls run/checkpoints/* | head -n 1)" --train --threshold 0.1 --keep
+expect_code 71
+run eval run --train --threshold 0.5 --keep
+expect_code 0
+run predict run --train --rows 0:60 --to again.csv
+cmp -s half.csv again.csv || fail 'expected the predictions as before'
 # Weights: the row of line 9 counts three times, and that of line 30 not at all. The matrix counts rows.
 awk 'BEGIN { print "u,w,kind"
     for (i = 0; i < 60; i++) {

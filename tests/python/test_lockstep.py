@@ -250,6 +250,31 @@ def table_model(tmp_path, text=TABLE, **data):
     return lockstep.Model.open(tmp_path / "table")
 
 
+def keep_threshold(source, to, threshold):
+    """Copies a model file, with a threshold in its description, as `trainer eval --threshold T --keep` stores it."""
+    content = source.read_bytes()
+    size = struct.unpack("<Q", content[:8])[0]
+    header = json.loads(content[8:8 + size])
+    card = json.loads(header["__metadata__"]["lockstep_model"])
+    header["__metadata__"]["lockstep_model"] = json.dumps({**card, "threshold": threshold})
+    text = json.dumps(header).encode()
+    to.write_bytes(struct.pack("<Q", len(text)) + text + content[8 + size:])
+
+
+def test_a_model_has_the_threshold_that_its_file_keeps(tmp_path):
+    with table_model(tmp_path, missing="mean") as model:
+        assert model.threshold == 0.5 and "threshold" not in model.card
+        rows = [{"place": "north", "year": 2001, "size": 5000}]
+        want = model.predict(rows)
+        model.save(tmp_path / "plain")
+    keep_threshold(tmp_path / "plain", tmp_path / "kept", 0.125)
+    with lockstep.Model.open(tmp_path / "kept") as kept:
+        assert kept.threshold == kept.card["threshold"] == 0.125 and (kept.predict(rows) == want).all()
+        kept.save(tmp_path / "again")
+    with lockstep.Model.open(tmp_path / "again") as again:
+        assert again.threshold == 0.125
+
+
 class Frame:
     """What a data frame of any library has."""
 

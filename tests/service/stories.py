@@ -59,6 +59,17 @@ def answers(place):
     same(service.end(), 0)
 
 
+def keep_threshold(source, to, threshold):
+    """Copies a model file, with a threshold in its description, as `trainer eval --threshold T --keep` stores it."""
+    content = source.read_bytes()
+    size = struct.unpack("<Q", content[:8])[0]
+    header = json.loads(content[8:8 + size])
+    card = json.loads(header["__metadata__"]["lockstep_model"])
+    header["__metadata__"]["lockstep_model"] = json.dumps({**card, "threshold": threshold})
+    text = json.dumps(header).encode()
+    to.write_bytes(struct.pack("<Q", len(text)) + text + content[8 + size:])
+
+
 def predicts_rows(place):
     former = place.root / "tests" / "cli" / "former_models"
     for name, row, expect in (("classes", {"a": 0.5, "b": "48.5", "c": "x", "more": [1]}, "class"),
@@ -78,6 +89,13 @@ def predicts_rows(place):
             shares = found[0]["probabilities"]
             same(sorted(shares), ["no", "yes"])
             same(found[0]["class"], max(shares, key=shares.get))
+            label, threshold = ("no", shares["yes"] * 1.001) if found[0]["class"] == "yes" else ("yes", shares["yes"])
+            kept = place.folder / "kept.safetensors"
+            keep_threshold(former / "classes.safetensors", kept, threshold)
+            other = place.start("--model", str(kept), "--state", str(place.folder / "kept")).ready()
+            one = curl(other.url + "/rows", "-H", "Content-Type: application/json", "--data-binary", "@-",
+                       data=json.dumps([row]).encode()).json()["predictions"][0]
+            same((one["class"], one["probabilities"]), (label, shares))
         else:
             many = send([{**row, "a": i / 64} for i in range(200)]).json()["predictions"]
             many = [p["value"] for p in many]  # floats, with all their digits

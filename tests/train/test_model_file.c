@@ -127,6 +127,7 @@ static void every_file_says_its_steps(void **state)
         ls_model *model = must_open(&s);
         assert_int_equal(ls_model_describe(model, &info, NULL), LS_OK);
         assert_true(info.steps == steps);
+        assert_true(info.threshold == 0.5); /* the file keeps none */
         ls_model_release(model);
     }
     end(&s);

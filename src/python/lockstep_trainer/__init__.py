@@ -283,6 +283,12 @@ class Model(_l.Handle):
         return [str(i) if name is None else name.decode() for i, name in enumerate(names)]
 
     @property
+    def threshold(self):
+        """Of two classes and of yes/no answers: the probability from which the second class, or yes, is predicted. It
+        is 0.5 unless the model's file keeps another one (trainer eval --threshold T --keep)."""
+        return self._info().threshold
+
+    @property
     def card(self):
         """The description of the model in its file, a dict: input, classes, class_names, preparation, recipe."""
         card = _l.lib().ls_model_card(self.handle)
