@@ -464,8 +464,8 @@ typedef struct ls_verdict {
  * on the calling thread, which must be able to own one.
  * Errors: LS_ENOENT (no receipt, or no data), LS_EDATA (the receipt cannot be read, or the run was
  * made with other kernels than those of this library; the message names their version),
- * LS_EUNSUPPORTED (no run with this config can be verified), LS_EINVAL, and those of
- * ls_trainer_open and ls_trainer_run. */
+ * LS_EUNSUPPORTED (no run with this config can be verified), LS_EINVAL (for example if an assignment
+ * changes the recipe), LS_ENOMEM, and every error of opening and running a trainer. */
 int ls_verify(ls_verdict *out, const ls_verify_options *options, ls_error *err);
 
 #pragma GCC visibility pop

@@ -264,6 +264,11 @@ static int open_trainer(verification *v, ls_error *err)
     o.callbacks = &callbacks;
     int status = ls_trainer_open(&v->trainer, &o, err);
     ls_free(v->host, set);
+    if (status == LS_ECONFIG && v->claim.doc) { /* the message says where in the recipe */
+        const ls_error why = *err;
+        return ls_fail(err, status, "%.300s: its recipe or evaluations cannot be used: %.400s",
+                       v->claim.receipt, why.text);
+    }
     if (status)
         return status;
     v->trainer->agreement.chained = true; /* no receipt is written, but the states are hashed */
@@ -326,7 +331,8 @@ static int compare_end(verification *v, int ended, ls_error *err)
                              end = (unsigned long long)v->claim.end;
     const char *place = v->claim.doc ? "receipt.json: end.steps" : "weights.safetensors";
     if (v->beyond || (ended == LS_EINTERRUPTED && (v->verdict.whole || !t->config.patience))) {
-        differs(v, place, "the run ends after step %llu; by its config it goes on", end);
+        differs(v, place, "the run ends after step %llu; with its epochs and patience (%s) it goes on", end,
+                v->claim.doc ? "receipt.json: evaluations" : "config.json");
         return LS_OK;
     }
     if (t->position.steps != v->claim.end) {
@@ -485,6 +491,18 @@ static void check_weights(verification *v)
                 "(weights_file_sha256)");
 }
 
+/* Notes that the checkpoint at the end of segment number `i` is not that of the receipt. */
+static void note_checkpoint(verification *v, uint32_t i, const char *place, const char *name)
+{
+    if (v->verdict.holds) {
+        v->verdict.segment = (int)i;
+        v->verdict.from = position(v, i);
+        v->verdict.to = end_of(v, i);
+    }
+    differs(v, place, "the checkpoint %s at its end does not have the state that the receipt names",
+            name);
+}
+
 /* Hashes the checkpoints that the run has at the positions of the chain. */
 static void check_checkpoints(verification *v)
 {
@@ -502,8 +520,7 @@ static void check_checkpoints(verification *v)
         if (!read_checkpoint(state, v, steps, path, &why))
             differs(v, place, "the checkpoint %s cannot be used: %.400s", name, why.text);
         else if (memcmp(state, want, sizeof state) != 0)
-            differs(v, place, "the checkpoint %s does not have the state that the receipt names",
-                    name);
+            note_checkpoint(v, i, place, name);
     }
 }
 
@@ -792,6 +809,8 @@ int ls_verify(ls_verdict *out, const ls_verify_options *options, ls_error *err)
         status = ls_stack_check(LS_OPEN_STACK_BYTES, "ls_verify", err);
     if (status)
         return status;
+    ls_error unread;
+    err = err ? err : &unread;
     verification *v = ls_alloc(trainer.host, sizeof *v);
     if (!v)
         return ls_fail(err, LS_ENOMEM, "out of memory for a verification");

@@ -192,7 +192,8 @@ static int check_config(const ls_claim *c, ls_error *err)
     int status = ls_config_read_recipe(&config, doc, member(root, "recipe"), c->host, err);
     const char *why = status == LS_OK ? ls_unverifiable_config(&config) : NULL;
     if (why)
-        status = ls_fail(err, LS_EUNSUPPORTED, "this run cannot be verified: %s", why);
+        status = ls_fail(err, LS_EUNSUPPORTED, "this run (data.name %.100s) cannot be verified: %s",
+                         config.data_name, why);
     ls_config_fini(&config);
     return status;
 }

@@ -2,15 +2,21 @@
  * loses a device or is stopped and resumed, and that the checkpoints at its positions stay. Tests
  * the receipt, and that a verification finds what was changed in it. */
 #include "data/scratch.h"
+#include "engine/view.h"
 #include "runner.h"
 #include "train/chaining.h"
 #include "train/train_fixture.h"
-#include "train/verify.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* In each test the short form makes the first of several runs, and the long form all of them. */
+static size_t of(size_t all)
+{
+    return ls_tests_rounds(1, (unsigned)all);
+}
 
 /* 23 epochs of 10 steps of 256 rows, so the chain's positions are 100 and 200. The optimizer has
  * two states and a moving average; batch norm has running statistics. */
@@ -107,22 +113,22 @@ static int make_reference(void **state)
 
 static void the_chain_is_the_same_on_any_number_of_workers(void **state)
 {
-    static const char *const devices[] = {"devices=cpu:1", "devices=cpu:3", "devices=cpu:8"};
+    static const char *const devices[] = {"devices=cpu:3", "devices=cpu:1", "devices=cpu:8"};
     outcome other;
     (void)state;
     assert_int_equal(reference.chain.count, 2);
-    for (size_t i = 0; i < ROOM(devices); i++) {
-        run_on(&other, devices[i], i == 0 ? "threads=3" : NULL);
+    for (size_t i = 0; i < of(ROOM(devices)); i++) {
+        run_on(&other, devices[i], i == 1 ? "threads=3" : NULL);
         expect_same(&other, &reference, devices[i]);
     }
 }
 
 static void other_recipes_have_other_chains(void **state)
 {
-    static const char *const more[] = {"seed=2", "optimizer.lr=0.0030000001", "augment.flip=false"};
+    static const char *const more[] = {"optimizer.lr=0.0030000001", "seed=2", "augment.flip=false"};
     outcome other;
     (void)state;
-    for (size_t i = 0; i < ROOM(more); i++) {
+    for (size_t i = 0; i < of(ROOM(more)); i++) {
         run_on(&other, "devices=cpu:2", more[i]);
         for (uint32_t k = 0; k < 2; k++)
             assert_memory_not_equal(other.chain.state[k], reference.chain.state[k],
@@ -135,7 +141,7 @@ static void what_is_no_part_of_the_recipe_does_not_change_the_chain(void **state
     static const char *const more[] = {"eval_every=1", "verify_every_steps=7", "name=other"};
     outcome other;
     (void)state;
-    for (size_t i = 0; i < ROOM(more); i++) {
+    for (size_t i = 0; i < of(ROOM(more)); i++) {
         run_on(&other, "devices=cpu:1", more[i]);
         expect_same(&other, &reference, more[i]);
     }
@@ -148,7 +154,7 @@ static void a_lost_device_does_not_change_the_chain(void **state)
                                          "worker=0,step=101,kind=fail,stage=start",
                                          "worker=2,step=150,kind=fail,stage=merge"};
     (void)state;
-    for (size_t i = 0; i < ROOM(faults); i++) {
+    for (size_t i = 0; i < of(ROOM(faults)); i++) {
         fixture f;
         stopper s;
         outcome other;
@@ -170,12 +176,12 @@ static int exists(const scratch *s, const char *run_dir, int steps)
 
 static void a_resumed_run_has_the_same_chain_and_keeps_its_checkpoints(void **state)
 {
-    /* before the first position, at it, after it, and at the end of an epoch */
-    static const uint64_t stops[] = {57, 100, 101, 190};
+    /* after the first position, before it, at it, and at the end of an epoch */
+    static const uint64_t stops[] = {101, 57, 100, 190};
     scratch place;
     (void)state;
     scratch_begin(&place);
-    for (size_t i = 0; i < ROOM(stops); i++) {
+    for (size_t i = 0; i < of(ROOM(stops)); i++) {
         char run_dir[500], name[16], devices[32];
         fixture f;
         stopper s;
@@ -354,12 +360,13 @@ static void write_receipt(const char *run, cJSON *receipt)
     cJSON_free(text);
 }
 
-static ls_verdict verify(const char *run, bool all)
+static ls_verdict verify(const char *run, int all)
 {
     static const char *set[] = {"devices=cpu:1"};
     const ls_trainer_options o = {.size = sizeof o, .set = set, .set_count = 1};
-    const ls_verify_options v = {.run = run, .trainer = &o, .all = all, .seed = 1};
-    ls_verdict verdict;
+    const ls_verify_options v = {
+        .size = sizeof v, .run = run, .trainer = &o, .all = all, .seed = 1};
+    ls_verdict verdict = {.size = sizeof verdict};
     ls_error err;
     if (ls_verify(&verdict, &v, &err) != LS_OK)
         fail_msg("%s", err.text);
@@ -382,11 +389,11 @@ static void an_honest_run_is_verified_on_other_devices(void **state)
     (void)state;
     scratch_begin(&place);
     make_run(run, &place);
-    ls_verdict v = verify(run, true);
+    ls_verdict v = verify(run, 1);
     assert_string_equal(v.text,
                         "verified: the whole training was replayed and ends with the same weights");
     assert_true(v.holds && v.replayed == 3 && v.segment == -1);
-    v = verify(run, false);
+    v = verify(run, 0);
     assert_string_equal(v.text, "not refuted: 2 of 3 segments were replayed, and nothing differs");
     assert_true(v.holds);
     scratch_end(&place);
@@ -404,15 +411,15 @@ static void a_changed_receipt_is_refuted_with_the_place(void **state)
     static const struct {
         const char *what, *said;
         int segment;
-    } cases[] = {{"first_weights", "begins with other weights", -1},
+    } cases[] = {{"entry 1", "segment 2 of 3, from step 101 to step 200", 1},
+                 {"weights_sha256", "receipt.json: weights_sha256", -1},
+                 {"first_weights", "receipt.json: first_weights", -1},
                  {"entry 0", "segment 1 of 3, from step 1 to step 100", 0},
-                 {"entry 1", "segment 2 of 3, from step 101 to step 200", 1},
                  {"end", "segment 3 of 3, from step 201 to step 230", 2},
-                 {"training", "the training rows are not those", -1},
-                 {"test", "the test rows are not those", -1},
-                 {"weights_sha256", "weights.safetensors has other weights", -1},
-                 {"evaluation", "test loss", 2},
-                 {"seed", "does not have the recipe", -1},
+                 {"training", "receipt.json: data.training.rows_sha256", -1},
+                 {"test", "receipt.json: data.test.rows_sha256", -1},
+                 {"evaluation", "receipt.json: evaluation.test_loss", -1},
+                 {"seed", "config.json does not have the recipe", -1},
                  {"steps", "is after 199 steps, not after 200", -1},
                  {"shorter", "does not have 1 entries", -1}};
     static char text[8192];
@@ -422,7 +429,7 @@ static void a_changed_receipt_is_refuted_with_the_place(void **state)
     scratch_begin(&place);
     make_run(run, &place);
     assert_true(read_receipt(text, sizeof text, run) > 0);
-    for (size_t i = 0; i < ROOM(cases); i++) {
+    for (size_t i = 0; i < ls_tests_rounds(2, ROOM(cases)); i++) {
         const char *what = cases[i].what;
         cJSON *r = cJSON_Parse(text), *list = cJSON_GetObjectItem(r, "chain");
         if (strncmp(what, "entry", 5) == 0)
@@ -444,10 +451,55 @@ static void a_changed_receipt_is_refuted_with_the_place(void **state)
             change_hash(r, what);
         write_receipt(run, r);
         cJSON_Delete(r);
-        const ls_verdict v = verify(run, true);
+        const ls_verdict v = verify(run, 1);
         if (v.holds || !strstr(v.text, cases[i].said) || v.segment != cases[i].segment)
             fail_msg("%s: %s (segment %d)", what, v.text, v.segment);
     }
+    scratch_end(&place);
+}
+
+/* Trains on from a checkpoint in which one number of the optimizer is another, and puts the honest
+ * checkpoint back. */
+static void forge(const char *run)
+{
+    char path[600], run_dir[400];
+    fixture f;
+    stopper s;
+    outcome o;
+    snprintf(path, sizeof path, "%s/checkpoints/step-%09d.safetensors", run, 100);
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
+    begin(&f, &s, "devices=cpu:1");
+    fixture_set(&f, run_dir);
+    f.options.resume = run;
+    f.options.resume_at = 100;
+    ls_trainer *t = fixture_open(&f);
+    ls_engine_weights(t->engine)->slot[1][t->model->param[0]->offset] += 0.25f;
+    assert_int_equal(ls_engine_load(t->engine, 100, &f.err), LS_OK);
+    if (ls_trainer_run(t, &f.err) != LS_OK)
+        fail_msg("%s", f.err.text);
+    o.chain = t->chain;
+    assert_memory_equal(o.chain.state[0], reference.chain.state[0], LS_SHA256_BYTES);
+    assert_memory_not_equal(o.chain.state[1], reference.chain.state[1], LS_SHA256_BYTES);
+    assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
+    fixture_end(&f);
+}
+
+static void a_forged_state_is_found_with_segment_step_and_tensors(void **state)
+{
+    char run[300];
+    scratch place;
+    (void)state;
+    scratch_begin(&place);
+    make_run(run, &place);
+    run_on(&reference, "devices=cpu:2", NULL);
+    forge(run);
+    const ls_verdict v = verify(run, 1);
+    assert_false(v.holds);
+    assert_int_equal(v.segment, 1);
+    assert_in_range(v.step, 101, 103);
+    assert_non_null(strstr(v.text, "segment 2 of 3, from step 101 to step 200"));
+    assert_non_null(strstr(v.text, "the first record that differs is that of step 10"));
+    assert_non_null(strstr(v.text, "other values: "));
     scratch_end(&place);
 }
 
@@ -456,11 +508,14 @@ LS_TESTS(train_verify, "integration")
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_honest_run_is_verified_on_other_devices),
         cmocka_unit_test(a_changed_receipt_is_refuted_with_the_place),
+        cmocka_unit_test(a_forged_state_is_found_with_segment_step_and_tensors),
     };
     if (!has_backend("cpu"))
         return 77;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+
+LS_TESTS_LONG(train_verify, "nightly")
 
 LS_TESTS(train_chain, "integration")
 {
@@ -479,3 +534,5 @@ LS_TESTS(train_chain, "integration")
         return 77;
     return cmocka_run_group_tests(tests, make_reference, NULL);
 }
+
+LS_TESTS_LONG(train_chain, "nightly")
