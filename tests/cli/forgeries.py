@@ -366,7 +366,7 @@ def check_unusual(t):
     (t.folder / "two.json").write_text(json.dumps(text))
     call = [TRAINER, str(t.folder / "two.json"), "--devices", "cpu:1", "--quiet", "--members", "2", "--secret",
             str(secret), "--wait", "60"]
-    members = [subprocess.Popen(call + place, stderr=subprocess.PIPE, text=True)
+    members = [subprocess.Popen(call + place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
                for place in (["--listen", f"127.0.0.1:{port}"], ["--join", f"127.0.0.1:{port}"])]
     for member in members:
         said = member.communicate(timeout=120)[1]

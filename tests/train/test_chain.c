@@ -12,10 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* In each test the short form makes the first of several runs, and the long form all of them. */
-static size_t of(size_t all)
+/* Returns how many of `all` cases a test makes: in the short form of the tests the first `few`. */
+static size_t of(size_t few, size_t all)
 {
-    return ls_tests_rounds(1, (unsigned)all);
+    return ls_tests_rounds((unsigned)few, (unsigned)all);
 }
 
 /* 23 epochs of 10 steps of 256 rows, so the chain's positions are 100 and 200. The optimizer has
@@ -94,6 +94,8 @@ static void expect_same(const outcome *mine, const outcome *theirs, const char *
 }
 
 static outcome reference; /* of a run on two workers that nothing disturbs */
+static scratch kept;      /* contains the directory `run` of this run */
+static char kept_run[500];
 
 /* The last link of the chain. Every machine must compute it, with each of its instruction sets. If
  * the kernels' bits change (tests/train/test_portable_bits.c), it changes too. */
@@ -104,10 +106,19 @@ static int make_reference(void **state)
     uint8_t link[LS_SHA256_BYTES];
     char hex[LS_SHA256_HEX];
     (void)state;
-    run_on(&reference, "devices=cpu:2", NULL);
+    scratch_begin(&kept);
+    snprintf(kept_run, sizeof kept_run, "run_dir=%s/run", kept.directory);
+    run_on(&reference, "devices=cpu:2", kept_run);
     ls_chain_link(link, &reference.chain, reference.chain.count, 256);
     ls_sha256_hex(hex, link);
     assert_string_equal(hex, LINK);
+    return 0;
+}
+
+static int remove_reference(void **state)
+{
+    (void)state;
+    scratch_end(&kept);
     return 0;
 }
 
@@ -117,7 +128,7 @@ static void the_chain_is_the_same_on_any_number_of_workers(void **state)
     outcome other;
     (void)state;
     assert_int_equal(reference.chain.count, 2);
-    for (size_t i = 0; i < of(ROOM(devices)); i++) {
+    for (size_t i = 0; i < of(0, ROOM(devices)); i++) {
         run_on(&other, devices[i], i == 1 ? "threads=3" : NULL);
         expect_same(&other, &reference, devices[i]);
     }
@@ -128,7 +139,7 @@ static void other_recipes_have_other_chains(void **state)
     static const char *const more[] = {"optimizer.lr=0.0030000001", "seed=2", "augment.flip=false"};
     outcome other;
     (void)state;
-    for (size_t i = 0; i < of(ROOM(more)); i++) {
+    for (size_t i = 0; i < of(0, ROOM(more)); i++) {
         run_on(&other, "devices=cpu:2", more[i]);
         for (uint32_t k = 0; k < 2; k++)
             assert_memory_not_equal(other.chain.state[k], reference.chain.state[k],
@@ -141,7 +152,7 @@ static void what_is_no_part_of_the_recipe_does_not_change_the_chain(void **state
     static const char *const more[] = {"eval_every=1", "verify_every_steps=7", "name=other"};
     outcome other;
     (void)state;
-    for (size_t i = 0; i < of(ROOM(more)); i++) {
+    for (size_t i = 0; i < of(0, ROOM(more)); i++) {
         run_on(&other, "devices=cpu:1", more[i]);
         expect_same(&other, &reference, more[i]);
     }
@@ -154,7 +165,7 @@ static void a_lost_device_does_not_change_the_chain(void **state)
                                          "worker=0,step=101,kind=fail,stage=start",
                                          "worker=2,step=150,kind=fail,stage=merge"};
     (void)state;
-    for (size_t i = 0; i < of(ROOM(faults)); i++) {
+    for (size_t i = 0; i < of(1, ROOM(faults)); i++) {
         fixture f;
         stopper s;
         outcome other;
@@ -181,7 +192,7 @@ static void a_resumed_run_has_the_same_chain_and_keeps_its_checkpoints(void **st
     scratch place;
     (void)state;
     scratch_begin(&place);
-    for (size_t i = 0; i < of(ROOM(stops)); i++) {
+    for (size_t i = 0; i < of(1, ROOM(stops)); i++) {
         char run_dir[500], name[16], devices[32];
         fixture f;
         stopper s;
@@ -208,22 +219,14 @@ static void a_resumed_run_has_the_same_chain_and_keeps_its_checkpoints(void **st
 
 static void a_kept_checkpoint_has_the_state_of_its_entry(void **state)
 {
-    char run_dir[500];
     uint8_t found[LS_SHA256_BYTES];
     fixture f;
     stopper s;
-    outcome other;
-    scratch place;
     (void)state;
-    scratch_begin(&place);
-    snprintf(run_dir, sizeof run_dir, "run_dir=%s/run", place.directory);
-    begin(&f, &s, "devices=cpu:2");
-    fixture_set(&f, run_dir);
-    run(&other, &f, &s);
     for (int i = 1; i >= 0; i--) {
         begin(&f, &s, "devices=cpu:1");
-        fixture_set(&f, run_dir);
-        f.options.resume = run_dir + strlen("run_dir=");
+        fixture_set(&f, kept_run);
+        f.options.resume = kept_run + strlen("run_dir=");
         f.options.resume_at = (uint64_t)(i + 1) * 100;
         ls_trainer *t = fixture_open(&f);
         assert_int_equal(t->chain.count, i + 1);
@@ -232,7 +235,6 @@ static void a_kept_checkpoint_has_the_state_of_its_entry(void **state)
         assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
         fixture_end(&f);
     }
-    scratch_end(&place);
 }
 
 /* ---- the receipt ---------------------------------------------------------------------------- */
@@ -373,22 +375,10 @@ static ls_verdict verify(const char *run, int all)
     return verdict;
 }
 
-static void make_run(char run[300], const scratch *place)
-{
-    char run_dir[400];
-    outcome o;
-    snprintf(run, 300, "%s/run", place->directory);
-    snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
-    run_on(&o, "devices=cpu:3", run_dir);
-}
-
 static void an_honest_run_is_verified_on_other_devices(void **state)
 {
-    char run[300];
-    scratch place;
+    const char *run = kept_run + strlen("run_dir=");
     (void)state;
-    scratch_begin(&place);
-    make_run(run, &place);
     ls_verdict v = verify(run, 1);
     assert_string_equal(v.text,
                         "verified: the whole training was replayed and ends with the same weights");
@@ -396,7 +386,6 @@ static void an_honest_run_is_verified_on_other_devices(void **state)
     v = verify(run, 0);
     assert_string_equal(v.text, "not refuted: 2 of 3 segments were replayed, and nothing differs");
     assert_true(v.holds);
-    scratch_end(&place);
 }
 
 /* Changes the last digit of a hash. */
@@ -423,13 +412,10 @@ static void a_changed_receipt_is_refuted_with_the_place(void **state)
                  {"steps", "is after 199 steps, not after 200", -1},
                  {"shorter", "does not have 1 entries", -1}};
     static char text[8192];
-    char run[300];
-    scratch place;
+    const char *run = kept_run + strlen("run_dir=");
     (void)state;
-    scratch_begin(&place);
-    make_run(run, &place);
     assert_true(read_receipt(text, sizeof text, run) > 0);
-    for (size_t i = 0; i < ls_tests_rounds(2, ROOM(cases)); i++) {
+    for (size_t i = 0; i < of(2, ROOM(cases)); i++) {
         const char *what = cases[i].what;
         cJSON *r = cJSON_Parse(text), *list = cJSON_GetObjectItem(r, "chain");
         if (strncmp(what, "entry", 5) == 0)
@@ -455,21 +441,16 @@ static void a_changed_receipt_is_refuted_with_the_place(void **state)
         if (v.holds || !strstr(v.text, cases[i].said) || v.segment != cases[i].segment)
             fail_msg("%s: %s (segment %d)", what, v.text, v.segment);
     }
-    scratch_end(&place);
 }
 
-/* Trains on from a checkpoint in which one number of the optimizer is another, and puts the honest
- * checkpoint back. */
+/* Trains the reference on from its first checkpoint, but with another number in a state of the
+ * optimizer. */
 static void forge(const char *run)
 {
-    char path[600], run_dir[400];
     fixture f;
     stopper s;
-    outcome o;
-    snprintf(path, sizeof path, "%s/checkpoints/step-%09d.safetensors", run, 100);
-    snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
     begin(&f, &s, "devices=cpu:1");
-    fixture_set(&f, run_dir);
+    fixture_set(&f, kept_run);
     f.options.resume = run;
     f.options.resume_at = 100;
     ls_trainer *t = fixture_open(&f);
@@ -477,21 +458,16 @@ static void forge(const char *run)
     assert_int_equal(ls_engine_load(t->engine, 100, &f.err), LS_OK);
     if (ls_trainer_run(t, &f.err) != LS_OK)
         fail_msg("%s", f.err.text);
-    o.chain = t->chain;
-    assert_memory_equal(o.chain.state[0], reference.chain.state[0], LS_SHA256_BYTES);
-    assert_memory_not_equal(o.chain.state[1], reference.chain.state[1], LS_SHA256_BYTES);
+    assert_memory_equal(t->chain.state[0], reference.chain.state[0], LS_SHA256_BYTES);
+    assert_memory_not_equal(t->chain.state[1], reference.chain.state[1], LS_SHA256_BYTES);
     assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
     fixture_end(&f);
 }
 
 static void a_forged_state_is_found_with_segment_step_and_tensors(void **state)
 {
-    char run[300];
-    scratch place;
+    const char *run = kept_run + strlen("run_dir=");
     (void)state;
-    scratch_begin(&place);
-    make_run(run, &place);
-    run_on(&reference, "devices=cpu:2", NULL);
     forge(run);
     const ls_verdict v = verify(run, 1);
     assert_false(v.holds);
@@ -500,7 +476,6 @@ static void a_forged_state_is_found_with_segment_step_and_tensors(void **state)
     assert_non_null(strstr(v.text, "segment 2 of 3, from step 101 to step 200"));
     assert_non_null(strstr(v.text, "the first record that differs is that of step 10"));
     assert_non_null(strstr(v.text, "other values: "));
-    scratch_end(&place);
 }
 
 LS_TESTS(train_verify, "integration")
@@ -512,7 +487,7 @@ LS_TESTS(train_verify, "integration")
     };
     if (!has_backend("cpu"))
         return 77;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_reference, remove_reference);
 }
 
 LS_TESTS_LONG(train_verify, "nightly")
@@ -532,7 +507,7 @@ LS_TESTS(train_chain, "integration")
     };
     if (!has_backend("cpu"))
         return 77;
-    return cmocka_run_group_tests(tests, make_reference, NULL);
+    return cmocka_run_group_tests(tests, make_reference, remove_reference);
 }
 
 LS_TESTS_LONG(train_chain, "nightly")
