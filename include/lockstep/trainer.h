@@ -427,8 +427,8 @@ typedef struct ls_verify_options {
     const char *weights; /* file of the weights; NULL: weights.safetensors in the directory of the
                           * run or of the receipt */
     /* Options for the replay: directories of data, back ends, host, and assignments such as
-     * "devices=cpu:2" and "data.path=/data". config_path, config_text, resume, callbacks, trace_path
-     * and cluster are not used. */
+     * "devices=cpu:2" and "data.path=/data". config_path, config_text, resume, callbacks,
+     * trace_path and cluster are not used. */
     const ls_trainer_options *trainer;
     /* Non-zero: the whole training is replayed. 0: the first and the last segment and `segments`
      * more, which `seed` draws. (A *segment* is the training from one checkpoint of the receipt to
@@ -444,17 +444,17 @@ typedef struct ls_verify_options {
 
 /* The result of a verification. */
 typedef struct ls_verdict {
-    size_t size; /* sizeof(ls_verdict), set by the caller */
-    int holds;   /* non-zero: nothing differs */
-    int whole;   /* non-zero: the whole training was replayed */
+    size_t size;            /* sizeof(ls_verdict), set by the caller */
+    int holds;              /* non-zero: nothing differs */
+    int whole;              /* non-zero: the whole training was replayed */
     int segments, replayed; /* number of segments of the run; number that were replayed */
-    int segment;            /* index of the segment that differs, from 0; −1: none, or the difference
-                             * is not in a segment */
-    uint64_t from, to;      /* number of steps done before and after that segment */
-    uint64_t step;   /* first step of that segment whose record differs; 0: none is known */
-    char place[200]; /* what differs: "receipt.json: evaluation.test_loss", "metrics.jsonl:17",
-                      * "config.json"; "": nothing, or a segment */
-    char text[1200]; /* a sentence about the result */
+    int segment;       /* index of the segment that differs, from 0; −1: none, or the difference
+                        * is not in a segment */
+    uint64_t from, to; /* number of steps done before and after that segment */
+    uint64_t step;     /* first step of that segment whose record differs; 0: none is known */
+    char place[200];   /* what differs: "receipt.json: evaluation.test_loss", "metrics.jsonl:17",
+                        * "config.json"; "": nothing, or a segment */
+    char text[1200];   /* a sentence about the result */
 } ls_verdict;
 
 /* Verifies a run (docs/verify.md): reads the data again and replays the training, or parts of it,
@@ -464,8 +464,8 @@ typedef struct ls_verdict {
  * on the calling thread, which must be able to own one.
  * Errors: LS_ENOENT (no receipt, or no data), LS_EDATA (the receipt cannot be read, or the run was
  * made with other kernels than those of this library; the message names their version),
- * LS_EUNSUPPORTED (no run with this config can be verified), LS_EINVAL (for example if an assignment
- * changes the recipe), LS_ENOMEM, and every error of opening and running a trainer. */
+ * LS_EUNSUPPORTED (no run with this config can be verified), LS_EINVAL (for example if an
+ * assignment changes the recipe), LS_ENOMEM, and every error of opening and running a trainer. */
 int ls_verify(ls_verdict *out, const ls_verify_options *options, ls_error *err);
 
 #pragma GCC visibility pop

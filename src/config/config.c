@@ -316,7 +316,6 @@ static bool is_among(unsigned parts, const ls_config_key *row)
     return (parts & 1u << row->part) || (parts & JUDGES && row->judges);
 }
 
-
 /* Writes the keys whose `part` is in the bit mask `parts`; without the bit BEGINS, not those that
  * decide with what the steps begin. The object of a group is opened when its first key is written,
  * so that groups without such keys do not appear. */

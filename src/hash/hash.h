@@ -43,7 +43,7 @@ void ls_sha256_hex(char hex[LS_SHA256_HEX], const uint8_t digest[LS_SHA256_BYTES
 int ls_sha256_from_hex(uint8_t digest[LS_SHA256_BYTES], const char *hex);
 
 /* Computes the SHA-256 of a regular file. `what`: the expected kind of file, for messages: "a file
- * of weights". Errors: LS_ENOENT, LS_EIO, LS_EDATA (a directory, a device or a pipe). Any thread. */
+ * of weights". Errors: LS_ENOENT, LS_EIO, LS_EDATA (it is no regular file). Any thread. */
 int ls_sha256_of_file(char hex[LS_SHA256_HEX], const char *path, const char *what, ls_error *err);
 
 /* Computes the HMAC-SHA-256 of `count` bytes (RFC 2104). A receiver who knows the key can verify by

@@ -2,8 +2,8 @@
 #ifndef TRAIN_RECEIPT_H
 #define TRAIN_RECEIPT_H
 
-#include "json/writer.h"
 #include "train/trainer.h"
+#include "json/writer.h"
 
 /* Value of the key `format`. */
 #define LS_RECEIPT_FORMAT "lockstep receipt 1"

@@ -34,13 +34,13 @@ typedef struct verification {
     ls_trainer *trainer;
     ls_rows_hashes rows;
     ls_records_check records;
-    char metrics[LS_PATH_BYTES]; /* path of metrics.jsonl */
-    float *values[1 + LS_STATES]; /* [model->floats] each: room for a checkpoint's tensors */
+    char metrics[LS_PATH_BYTES];      /* path of metrics.jsonl */
+    float *values[1 + LS_STATES];     /* [model->floats] each: room for a checkpoint's tensors */
     uint32_t batch_size, epoch_steps; /* number of steps of an epoch */
     uint32_t compared; /* number of entries of the chain that need no comparison any more */
     uint32_t last;     /* the replay in progress ends with this segment */
     bool replays[LS_CHAIN_MOST + 1];
-    bool beyond;                    /* the replay went on beyond the end of the run */
+    bool beyond; /* the replay went on beyond the end of the run */
     /* numbers of steps, for the progress: that are replayed; that were replayed before the present
      * part; that the run had done at the beginning of this part */
     uint64_t planned, before, part;
@@ -246,8 +246,8 @@ static int open_trainer(verification *v, ls_error *err)
         .size = sizeof callbacks, .progress = on_progress, .record = on_record, .user = v};
     ls_trainer_options o = *given;
     int count = 0;
-    const char **set = ls_alloc_array(v->host, (size_t)given->set_count + OWN_SETS + 1,
-                                      sizeof *set);
+    const char **set =
+        ls_alloc_array(v->host, (size_t)given->set_count + OWN_SETS + 1, sizeof *set);
     if (!set)
         return ls_fail(err, LS_ENOMEM, "out of memory for the settings of a replay");
     if (!v->claim.device && has_cpu(given->registry))
@@ -331,7 +331,8 @@ static int compare_end(verification *v, int ended, ls_error *err)
                              end = (unsigned long long)v->claim.end;
     const char *place = v->claim.doc ? "receipt.json: end.steps" : "weights.safetensors";
     if (v->beyond || (ended == LS_EINTERRUPTED && (v->verdict.whole || !t->config.patience))) {
-        differs(v, place, "the run ends after step %llu; with its epochs and patience (%s) it goes on", end,
+        differs(v, place,
+                "the run ends after step %llu; with its epochs and patience (%s) it goes on", end,
                 v->claim.doc ? "receipt.json: evaluations" : "config.json");
         return LS_OK;
     }
@@ -386,16 +387,17 @@ static int check_library(const verification *v, ls_error *err)
     const ls_summary *mine = &v->trainer->reported.summary;
     const char *library = v->claim.library, *device = v->claim.device;
     if (library && strcmp(library, mine->library) != 0)
-        return ls_fail(err, LS_EDATA,
-                       "the run was made with \"%.150s\"%s%.80s; a verifier needs this version, and "
-                       "\"%.80s\" has \"%.150s\"",
-                       library, device ? " on " : "", device ? device : "", mine->devices,
-                       mine->library);
+        return ls_fail(
+            err, LS_EDATA,
+            "the run was made with \"%.150s\"%s%.80s; a verifier needs this version, and "
+            "\"%.80s\" has \"%.150s\"",
+            library, device ? " on " : "", device ? device : "", mine->devices, mine->library);
     if (device && strcmp(device, mine->isa[0] ? mine->device_model : "") != 0)
-        return ls_fail(err, LS_EDATA,
-                       "the run was made on \"%.150s\", and its bits depend on the device; verify it "
-                       "on this model, not on %.150s",
-                       device, mine->device_model);
+        return ls_fail(
+            err, LS_EDATA,
+            "the run was made on \"%.150s\", and its bits depend on the device; verify it "
+            "on this model, not on %.150s",
+            device, mine->device_model);
     return LS_OK;
 }
 
@@ -415,8 +417,10 @@ static void check_positions(verification *v)
                     (unsigned long long)position(v, i));
     }
     if (ls_chain_count(c->end, v->batch_size) != c->chain.count)
-        differs(v, "receipt.json: chain", "receipt.json: a run of %llu steps does not have %u "
-                "entries in its chain", (unsigned long long)c->end, (unsigned)c->chain.count);
+        differs(v, "receipt.json: chain",
+                "receipt.json: a run of %llu steps does not have %u "
+                "entries in its chain",
+                (unsigned long long)c->end, (unsigned)c->chain.count);
 }
 
 /* Compares the recipe of the replay, which is that of the claim unless the caller's assignments
@@ -432,14 +436,14 @@ static int check_recipes(verification *v, ls_error *err)
                        why.text);
     if (c->malformed[0])
         differs(v, "config.json", "%s", c->malformed);
-    if (c->own && ls_recipes_differ(&why, v->trainer, c->own,
-                                    member(ls_json_root(c->own), "recipe")))
+    if (c->own &&
+        ls_recipes_differ(&why, v->trainer, c->own, member(ls_json_root(c->own), "recipe")))
         differs(v, "config.json", "config.json does not have the recipe of the receipt: %.500s",
                 why.text);
     if (member(start, "config") &&
         ls_recipes_differ(&why, v->trainer, c->start, member(start, "config")))
-        differs(v, "metrics.jsonl:1", "metrics.jsonl:1: the first record has another recipe: %.500s",
-                why.text);
+        differs(v, "metrics.jsonl:1",
+                "metrics.jsonl:1: the first record has another recipe: %.500s", why.text);
     return LS_OK;
 }
 
@@ -471,7 +475,8 @@ static void check_first_weights(verification *v)
         receipt_differs(v, "init_file_sha256",
                         "is not the hash of the file of the first weights (init.weights)");
     if (memcmp(mine->first, v->claim.chain.first, LS_SHA256_BYTES) != 0)
-        receipt_differs(v, "first_weights", "is not the hash of the weights with which the recipe "
+        receipt_differs(v, "first_weights",
+                        "is not the hash of the weights with which the recipe "
                         "begins");
 }
 
@@ -535,6 +540,21 @@ static int allocate_values(verification *v, ls_error *err)
     return LS_OK;
 }
 
+/* Fails if a run without a receipt has not finished: its weights are then those of no epoch's end,
+ * or a resume has changed its epochs. */
+static int check_finished(const verification *v, ls_error *err)
+{
+    const ls_config *c = &v->trainer->config;
+    const uint64_t all = (uint64_t)c->epochs * v->epoch_steps;
+    if (v->claim.doc || v->claim.end == all ||
+        (c->patience > 0 && v->claim.end < all && v->claim.end % v->epoch_steps == 0))
+        return LS_OK;
+    return ls_fail(err, LS_EUNSUPPORTED,
+                   "%.300s: the weights are those after step %llu, and the config has %llu steps; "
+                   "resume the run to its end, or set epochs if a resume has changed them",
+                   v->claim.run, (unsigned long long)v->claim.end, (unsigned long long)all);
+}
+
 /* Opens the replay, and checks what the claim says of recipe, data, weights and positions. */
 static int check_claims(verification *v, ls_error *err)
 {
@@ -548,6 +568,8 @@ static int check_claims(verification *v, ls_error *err)
     v->batch_size = (uint32_t)v->trainer->config.batch_size;
     v->epoch_steps = v->trainer->coordination->steps;
     status = check_recipes(v, err);
+    if (status == LS_OK)
+        status = check_finished(v, err);
     if (status || !v->claim.doc)
         return status;
     check_positions(v);
@@ -632,7 +654,8 @@ static int check_canonical(verification *v, ls_error *err)
         ls_sha256_update(&hash, "\n", 1);
         ls_sha256_final_hex(&hash, mine);
         if (strcmp(mine, theirs) != 0)
-            differs(v, "receipt.json", "receipt.json is not in the form in which Lockstep writes "
+            differs(v, "receipt.json",
+                    "receipt.json is not in the form in which Lockstep writes "
                     "it (spaces, numbers or line ends)");
     }
     ls_json_writer_fini(&w);
@@ -759,9 +782,9 @@ static void conclude(verification *v)
     }
     memcpy(text, out->text, sizeof text);
     if (out->segment >= 0)
-        snprintf(place, sizeof place, "segment %d of %d, from step %llu to step %llu: ",
-                 out->segment + 1, out->segments, (unsigned long long)out->from + 1,
-                 (unsigned long long)out->to);
+        snprintf(place, sizeof place,
+                 "segment %d of %d, from step %llu to step %llu: ", out->segment + 1, out->segments,
+                 (unsigned long long)out->from + 1, (unsigned long long)out->to);
     if (out->step > 0)
         snprintf(step, sizeof step, "; the first record that differs is that of step %llu",
                  (unsigned long long)out->step);

@@ -2,10 +2,10 @@
  *
  * The *claim* is what the prover, the person who trained, says: a receipt, or a config with the
  * weights that came of it. From the claim follows a config; a trainer is opened with it, which
- * reads the data anew, and the training is replayed. At the end the verifier composes the receipt of
- * the replay, and compares it with the prover's member by member. Nothing that a step depends on is
- * taken from the prover's files, apart from the tensors of a checkpoint with which a drawn segment
- * begins, and these are hashed before they are used.
+ * reads the data anew, and the training is replayed. At the end the verifier composes the receipt
+ * of the replay, and compares it with the prover's member by member. Nothing that a step depends on
+ * is taken from the prover's files, apart from the tensors of a checkpoint with which a drawn
+ * segment begins, and these are hashed before they are used.
  *
  * A *segment* is the training from one position of the chain (checkpoint/chain.h) to the next.
  * Segment 0 begins with the first weights, and the last one ends with the run. */
@@ -13,12 +13,13 @@
 #define TRAIN_VERIFY_H
 
 #include "checkpoint/chain.h"
-#include "json/compare.h"
 #include "train/trainer.h"
+#include "json/compare.h"
 
 #include <stdio.h>
 
-/* ---- the claim (verify_claim.c) --------------------------------------------------------------- */
+/* ---- the claim (verify_claim.c) ---------------------------------------------------------------
+ */
 
 typedef struct ls_claim {
     const ls_host *host;
@@ -35,7 +36,7 @@ typedef struct ls_claim {
     uint64_t end;                /* number of steps of the run */
     uint8_t end_state[LS_SHA256_BYTES];
     char wrong[LS_JSON_PLACE]; /* place of a link that does not follow from the entries; "": none */
-    char malformed[400];       /* why config.json cannot be read; "": it can be read, or is absent */
+    char malformed[400]; /* why config.json cannot be read; "": it can be read, or is absent */
 } ls_claim;
 
 /* Reads a claim. The caller calls ls_claim_fini, also after an error. Errors: LS_ENOENT, LS_EDATA,
@@ -49,26 +50,27 @@ void ls_claim_fini(ls_claim *claim);
 bool ls_recipes_differ(ls_error *why, const struct ls_trainer *trainer, const ls_json *doc,
                        const cJSON *recipe);
 
-/* ---- records (verify_records.c) --------------------------------------------------------------- */
+/* ---- records (verify_records.c) ---------------------------------------------------------------
+ */
 
 /* The comparison of metrics.jsonl with the records of a replay. */
 typedef struct ls_records_check {
     const ls_host *host;
-    FILE *file;      /* NULL: there are no records, or all are read */
+    FILE *file; /* NULL: there are no records, or all are read */
     const char *path;
-    char *line;      /* memory of getline */
+    char *line; /* memory of getline */
     size_t room;
-    int number;      /* number of the line in `record` */
-    ls_json *doc;    /* the next record that can be compared; NULL: there is none */
-    int type;        /* its type */
-    uint64_t order;  /* its place among the records */
-    uint64_t steps;  /* number of steps of an epoch */
-    uint64_t from;   /* number of steps that were done before the present part of the replay */
-    bool whole;      /* the replay is that of the whole training */
-    bool skips;      /* earlier records of the file are not replayed, and are passed over */
-    bool partial;    /* the file begins with the record of a resume: it lacks earlier records */
-    char wrong[500]; /* the first difference, a sentence; "": none */
-    int wrong_line;  /* line of that difference; 0: a record is missing */
+    int number;          /* number of the line in `record` */
+    ls_json *doc;        /* the next record that can be compared; NULL: there is none */
+    int type;            /* its type */
+    uint64_t order;      /* its place among the records */
+    uint64_t steps;      /* number of steps of an epoch */
+    uint64_t from;       /* number of steps that were done before the present part of the replay */
+    bool whole;          /* the replay is that of the whole training */
+    bool skips;          /* earlier records of the file are not replayed, and are passed over */
+    bool partial;        /* the file begins with the record of a resume: it lacks earlier records */
+    char wrong[500];     /* the first difference, a sentence; "": none */
+    int wrong_line;      /* line of that difference; 0: a record is missing */
     uint64_t wrong_step; /* step of that record; 0: it is none of a step */
 } ls_records_check;
 

@@ -631,7 +631,8 @@ void world_end_trainer(world *w)
 }
 
 world_call *const trainer_calls[] = {
-    open_trainer,    open_trainer, resolve, step,    step,       step,       run,
-    interrupt,       look,         weights, weights, evaluate,   take_model, predict,
-    use_shown,       save,         load,    set_lr,  open_model, use_model,  start_reader,
-    verify,          close_sometimes, NULL};
+    open_trainer, open_trainer, resolve,         step,       step,
+    step,         run,          interrupt,       look,       weights,
+    weights,      evaluate,     take_model,      predict,    use_shown,
+    save,         load,         set_lr,          open_model, use_model,
+    start_reader, verify,       close_sometimes, NULL};

@@ -317,10 +317,8 @@ static void verify(stage *g)
 {
     const ls_trainer_options o = {
         .size = sizeof o, .set = g->set, .set_count = 1, .registry = g->registry};
-    const ls_verify_options v = {.size = sizeof v,
-                                 .run = g->run_dir + strlen("run_dir="),
-                                 .trainer = &o,
-                                 .all = 1};
+    const ls_verify_options v = {
+        .size = sizeof v, .run = g->run_dir + strlen("run_dir="), .trainer = &o, .all = 1};
     ls_verdict verdict = {.size = sizeof verdict};
     g->status = ls_verify(&verdict, &v, &g->err);
     if (g->status == LS_OK && !verdict.holds)
