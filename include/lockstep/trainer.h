@@ -410,6 +410,66 @@ int ls_config_resolve(char **out, const ls_trainer_options *options, ls_error *e
  * that call, which must still exist. NULL is allowed. Any thread. */
 void ls_text_free(char *text);
 
+/* ---- verification --------------------------------------------------------------------------- */
+
+/* Progress of a verification, valid during the callback. */
+typedef struct ls_verify_progress {
+    uint64_t done, steps; /* number of steps replayed so far; number of steps that are replayed */
+    double remaining_s;   /* estimated seconds until the end; NaN: not known yet */
+} ls_verify_progress;
+
+/* Options of ls_verify. */
+typedef struct ls_verify_options {
+    size_t size; /* sizeof(ls_verify_options) */
+    /* What is verified: the directory of a run, with its config.json or receipt.json, weights,
+     * records and checkpoints; or the path of a receipt alone. */
+    const char *run;
+    const char *weights; /* file of the weights; NULL: weights.safetensors in the directory of the
+                          * run or of the receipt */
+    /* Options for the replay: directories of data, back ends, host, and assignments such as
+     * "devices=cpu:2" and "data.path=/data". config_path, config_text, resume, callbacks,
+     * trace_path and cluster are not used. */
+    const ls_trainer_options *trainer;
+    /* Non-zero: the whole training is replayed. 0: the first and the last segment and `segments`
+     * more, which `seed` draws. (A *segment* is the training from one checkpoint of the receipt to
+     * the next; docs/verify.md.) Draw the seed from random numbers of your system, after the
+     * receipt can no longer be changed. A receipt without its run is always replayed whole. */
+    int all;
+    int segments;
+    uint64_t seed;
+    /* Called after steps of the replay; NULL: not called. */
+    void (*progress)(void *user, const ls_verify_progress *progress);
+    void *user; /* first argument of the callback */
+} ls_verify_options;
+
+/* The result of a verification. */
+typedef struct ls_verdict {
+    size_t size;            /* sizeof(ls_verdict), set by the caller */
+    int holds;              /* non-zero: nothing differs */
+    int whole;              /* non-zero: the whole training was replayed */
+    int segments, replayed; /* number of segments of the run; number that were replayed */
+    int segment;       /* index of the segment that differs, from 0; −1: none, or the difference
+                        * is not in a segment */
+    uint64_t from, to; /* number of steps done before and after that segment */
+    uint64_t step;     /* first step of that segment whose record differs; 0: none is known */
+    char place[200];   /* what differs: "receipt.json: evaluation.test_loss", "metrics.jsonl:17",
+                        * "config.json"; "": nothing, or a segment */
+    char text[1200];   /* a sentence about the result */
+    char weights_sha256[65]; /* of the weights that were verified, in hexadecimal: of the receipt,
+                              * or without one of a replay of the whole run; "": unknown */
+} ls_verdict;
+
+/* Verifies a run (docs/verify.md): reads the data again and replays the training, or parts of it,
+ * and compares the results with the receipt, the weights and the records. *out receives the
+ * verdict; the caller sets out->size. A difference is no error: the function returns LS_OK, and the
+ * verdict says what differs. The function writes no file. It opens and closes a trainer of its own,
+ * on the calling thread, which must be able to own one.
+ * Errors: LS_ENOENT (no receipt, or no data), LS_EDATA (the receipt cannot be read, or the run was
+ * made with other kernels than those of this library; the message names their version),
+ * LS_EUNSUPPORTED (no run with this config can be verified), LS_EINVAL (for example if an
+ * assignment changes the recipe), LS_ENOMEM, and every error of opening and running a trainer. */
+int ls_verify(ls_verdict *out, const ls_verify_options *options, ls_error *err);
+
 #pragma GCC visibility pop
 #ifdef __cplusplus
 }

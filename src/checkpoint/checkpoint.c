@@ -190,7 +190,8 @@ static void write_hash(ls_json_writer *w, const uint8_t hash[LS_SHA256_BYTES])
     ls_json_put_string(w, NULL, hex);
 }
 
-/* Writes the hash of the first weights, and then the entries. */
+/* Writes the hash of the first weights, and then the entries; and the hash of the file of the first
+ * weights, if there was one. */
 static void write_chain(ls_json_writer *w, const ls_chain *chain, uint32_t count)
 {
     ls_json_open_array(w, "chain");
@@ -198,6 +199,8 @@ static void write_chain(ls_json_writer *w, const ls_chain *chain, uint32_t count
     for (uint32_t i = 0; i < count; i++)
         write_hash(w, chain->state[i]);
     ls_json_close(w);
+    if (chain->file[0])
+        ls_json_put_string(w, "init_sha256", chain->file);
 }
 
 void ls_standing_write(ls_json_writer *w, const ls_standing *standing)
@@ -337,6 +340,7 @@ static void read_standing(ls_standing *out, ls_fields *f)
 
 static int read_all(ls_state *out, const ls_json *doc, ls_error *err)
 {
+    static const char *const none = "";
     long schema, shards;
     ls_fields f;
     ls_fields_begin(&f, doc, ls_json_root(doc), "the state", err);
@@ -352,7 +356,8 @@ static int read_all(ls_state *out, const ls_json *doc, ls_error *err)
     out->data_crc32 = (uint32_t)read_count(&f, "data_crc32", UINT32_MAX);
     out->recipe = read_object(&f, "recipe");
     out->shards = (int)shards;
-    out->entries = ls_field_any(&f, "chain"); /* this key was added later */
+    out->entries = ls_field_any(&f, "chain"); /* this key and the next were added later */
+    ls_field_text(&f, "init_sha256", &none, &out->file);
     int status = ls_fields_end(&f);
     status = status ? status : read_position(&out->standing.position, doc, position, err);
     return status ? status : read_metrics(&out->metrics, doc, metrics, err);
@@ -373,6 +378,7 @@ int ls_chain_read(ls_chain *out, const ls_json *doc, const ls_state *state, ls_e
         hashes++;
     }
     out->count = (uint32_t)hashes - 1;
+    snprintf(out->file, sizeof out->file, "%s", state->file);
     return LS_OK;
 }
 

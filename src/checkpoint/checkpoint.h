@@ -137,6 +137,9 @@ typedef struct ls_standing {
 /* State hashes of a run at the chain's positions (chain.h). */
 typedef struct ls_chain {
     uint8_t first[LS_SHA256_BYTES]; /* hash of the weights before the first step */
+    /* SHA-256 of the file `init.weights` from which the first weights were read, in hexadecimal;
+     * "": they were not read from such a file */
+    char file[LS_SHA256_HEX];
     uint32_t count;
     uint8_t state[LS_CHAIN_MOST][LS_SHA256_BYTES]; /* [count] */
 } ls_chain;
@@ -162,6 +165,7 @@ typedef struct ls_state {
     const ls_chain *chain;
     uint32_t chained;
     const cJSON *entries; /* the chain as read, for ls_chain_read; NULL: none */
+    const char *file;     /* ls_chain.file as read; "": none */
 } ls_state;
 
 /* Writes a standing as members of the JSON object of the state. The caller has begun the object and

@@ -1,28 +1,34 @@
-/* trainer verify RUN: verifies a run by its receipt (train/verify.h). */
+/* trainer verify RUN|RECEIPT: verifies a run (ls_verify). */
+#include "base/clock.h"
 #include "base/host.h"
 #include "cli/cli.h"
-#include "train/verify.h"
 #include "json/writer.h"
 
 #include <lockstep/version.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 
 static const char help[] =
-    "usage: {} verify RUN [options]\n"
+    "usage: {} verify RUN|RECEIPT [options]\n"
     "\n"
-    "Checks that RUN, a run with \"receipt\": true, was trained as its receipt.json says. Reads\n"
-    "the data again, and replays parts of the training from the kept checkpoints, on the\n"
-    "devices of this machine. The exit status is 0 if nothing differs, and 1 if something does.\n"
+    "Checks that a run was trained as its receipt.json says. RUN is its directory. Reads the\n"
+    "data again, replays the training or parts of it on the devices of this machine, and compares\n"
+    "receipt, weights and records. A RECEIPT alone is replayed from the first step. The exit\n"
+    "status is 0 if nothing differs, and 1 if something does.\n"
     "\n"
-    "  --all             replays the whole training; only this proves that nothing differs\n"
+    "  --all             replays the whole training; only this proves that nothing differs. A run\n"
+    "                    without a receipt can be verified only in this way\n"
     "  --segments N      besides the first and the last segment, replays N more (3), which are\n"
     "                    drawn with a random number of this machine\n"
     "  --seed S          draws the segments that another verifier has drawn with this number\n"
-    "  --devices LIST    as for training; the result is the same on any devices\n"
+    "  --weights FILE    the weights (weights.safetensors beside RUN's or RECEIPT's other files)\n"
+    "  --devices LIST    as for training (cpu, unless the run was made on a GPU); the result is\n"
+    "                    the same on any number of devices\n"
     "  --set KEY=VALUE   sets a key of the config that is not part of the recipe, such as\n"
-    "                    data.path\n"
-    "  --to FILE         writes the result as JSON to FILE (RUN/verified.json)\n"
+    "                    data.path, or the file init.weights\n"
+    "  --to FILE         writes the result as JSON to FILE (verified.json beside the receipt)\n"
     "  --quiet           no progress; the result, warnings and errors only\n"
     "  --help            this text\n";
 
@@ -30,7 +36,7 @@ enum { SEGMENTS = 3, EXIT_REFUTED = 1 };
 #define SEED_MOST 9007199254740992.0 /* 2⁵³ */
 
 typedef struct arguments {
-    const char *run, *to;
+    const char *run, *to, *weights;
     bool all, quiet;
     int segments;
     double seed;
@@ -47,6 +53,7 @@ static int parse(arguments *a, int argc, char **argv)
         {CLI_LIST, "set", .list = &a->set, .most = CLI_SET_MAX},
         {CLI_KEY, "devices", .list = &a->set, .key = "devices", .buffer = a->devices,
          .size = sizeof a->devices},
+        {CLI_TEXT, "weights", .value = &a->weights},
         {CLI_TEXT, "to", .value = &a->to},
         {CLI_FLAG, "quiet", .flag = &a->quiet},
         {CLI_HELP, "help", 'h', .text = help},
@@ -68,12 +75,45 @@ static int draw(arguments *a)
     return 0;
 }
 
-static void show_segment(void *user, int done, int count, uint64_t from, uint64_t to)
+typedef struct display {
+    bool quiet, tty, drawn;
+    uint64_t shown; /* time of the last line, in ns of ls_now_ns */
+} display;
+
+enum { SECONDS_APART = 10 /* of two lines, if the output is no terminal */ };
+
+/* Prints how far the replay is, at most ten times a second on a terminal. */
+static void show(void *user, const ls_verify_progress *p)
 {
-    const arguments *a = user;
-    if (!a->quiet)
-        cli_say("replay %d of %d: steps %llu to %llu", done + 1, count,
-                (unsigned long long)from + 1, (unsigned long long)to);
+    display *d = user;
+    const uint64_t now = ls_now_ns();
+    const double apart = d->tty ? 0.1 : SECONDS_APART;
+    char left[40] = "";
+    if (d->quiet || (double)(now - d->shown) < apart * 1e9)
+        return;
+    d->shown = now;
+    if (p->remaining_s >= 60)
+        snprintf(left, sizeof left, ", about %.0f min left", p->remaining_s / 60);
+    else if (p->remaining_s >= 0)
+        snprintf(left, sizeof left, ", about %.0f s left", p->remaining_s);
+    fprintf(stderr, "%sreplayed %llu of %llu steps%s%s", d->tty ? "\r\033[K" : "",
+            (unsigned long long)p->done, (unsigned long long)p->steps, left, d->tty ? "" : "\n");
+    d->drawn = d->tty;
+}
+
+/* Returns the file for the result: verified.json in the directory of the run or of the receipt. */
+static const char *result_path(char path[LS_PATH_BYTES], const arguments *a)
+{
+    struct stat s;
+    const char *slash = strrchr(a->run, '/');
+    char folder[LS_PATH_BYTES] = ".";
+    if (a->to)
+        return a->to;
+    if (stat(a->run, &s) == 0 && S_ISDIR(s.st_mode))
+        return ls_path_join(path, a->run, "verified.json");
+    if (slash)
+        snprintf(folder, sizeof folder, "%.*s", (int)(slash - a->run), a->run);
+    return ls_path_join(path, folder, "verified.json");
 }
 
 static int write_result(const arguments *a, const ls_verdict *v)
@@ -84,19 +124,33 @@ static int write_result(const arguments *a, const ls_verdict *v)
     ls_json_open_object(&w, NULL);
     ls_json_put_string(&w, "lockstep", LS_VERSION);
     ls_json_put_bool(&w, "holds", v->holds);
-    ls_json_put_bool(&w, "all", a->all);
+    ls_json_put_bool(&w, "all", v->whole);
     ls_json_put_int(&w, "segments", v->segments);
     ls_json_put_int(&w, "replayed", v->replayed);
-    ls_json_put_double(&w, "seed", a->seed);
+    if (!v->whole)
+        ls_json_put_uint(&w, "seed", (uint64_t)a->seed);
     if (v->segment >= 0) {
         ls_json_put_int(&w, "segment", v->segment + 1);
         ls_json_put_uint(&w, "from_step", v->from + 1);
         ls_json_put_uint(&w, "to_step", v->to);
     }
     ls_json_put_string(&w, "weights_sha256", v->weights_sha256);
+    if (v->step > 0)
+        ls_json_put_uint(&w, "step", v->step);
+    if (v->place[0])
+        ls_json_put_string(&w, "place", v->place);
     ls_json_put_string(&w, "result", v->text);
     ls_json_close(&w);
-    return cli_write_json("--to", a->to ? a->to : ls_path_join(path, a->run, "verified.json"), &w);
+    return cli_write_json("--to", result_path(path, a), &w);
+}
+
+static int report(const arguments *a, const ls_verdict *v)
+{
+    printf("%s\n", v->text);
+    if (!v->whole)
+        printf("the segments were drawn with the number %.0f\n", a->seed);
+    const int code = write_result(a, v);
+    return code ? code : v->holds ? cli_flush() : EXIT_REFUTED;
 }
 
 int cli_verify(int argc, char **argv, const ls_registry *registry)
@@ -104,7 +158,7 @@ int cli_verify(int argc, char **argv, const ls_registry *registry)
     arguments a;
     cli_directories places;
     cli_view view;
-    ls_verdict verdict;
+    ls_verdict verdict = {.size = sizeof verdict};
     ls_error err;
     int code = parse(&a, argc, argv);
     if (code == 0)
@@ -112,21 +166,20 @@ int cli_verify(int argc, char **argv, const ls_registry *registry)
     if (code)
         return code;
     cli_view_init(&view, true);
+    display d = {.quiet = a.quiet, .tty = view.tty, .shown = ls_now_ns()};
     const ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &view};
     const ls_trainer_options o = cli_options(&places, NULL, &a.set, registry, true, &host);
-    const ls_verify_options options = {.run = a.run,
+    const ls_verify_options options = {.size = sizeof options,
+                                       .run = a.run,
+                                       .weights = a.weights,
                                        .trainer = &o,
                                        .all = a.all,
                                        .segments = a.segments,
                                        .seed = (uint64_t)a.seed,
-                                       .progress = show_segment,
-                                       .user = &a};
+                                       .progress = show,
+                                       .user = &d};
     int status = ls_verify(&verdict, &options, &err);
-    if (status)
-        return cli_fail(status, err.text);
-    printf("%s\n", verdict.text);
-    if (verdict.holds && verdict.replayed < verdict.segments + 1 && !a.all)
-        printf("the segments were drawn with the number %.0f\n", a.seed);
-    code = write_result(&a, &verdict);
-    return code ? code : verdict.holds ? cli_flush() : EXIT_REFUTED;
+    if (d.drawn)
+        fputs("\r\033[K", stderr);
+    return status ? cli_fail(status, err.text) : report(&a, &verdict);
 }

@@ -321,13 +321,15 @@ static unsigned parts_of_recipe(const ls_config *c)
     return 1u << LS_RECIPE | 1u << LS_RECIPE_OF_MODEL | (unsigned)end << LS_RECIPE_OF_LENGTH;
 }
 
-static bool is_among(unsigned parts, const ls_config_key *row)
-{
-    return parts & 1u << row->part;
-}
-
 /* The bit of `parts` for the keys that decide with what the steps begin (ls_config_key.begins). */
 #define BEGINS (1u << 31)
+/* The bit of `parts` for the keys that decide about evaluations (ls_config_key.judges). */
+#define JUDGES (1u << 30)
+
+static bool is_among(unsigned parts, const ls_config_key *row)
+{
+    return (parts & 1u << row->part) || (parts & JUDGES && row->judges);
+}
 
 /* Writes the keys whose `part` is in the bit mask `parts`; without the bit BEGINS, not those that
  * decide with what the steps begin. The object of a group is opened when its first key is written,
@@ -366,6 +368,11 @@ void ls_config_write_of_steps(ls_json_writer *w, const char *key, const ls_confi
     ls_config resolved = *c;
     resolved.shards = shards;
     write_rows(w, key, &resolved, parts_of_recipe(c));
+}
+
+void ls_config_write_of_evaluations(ls_json_writer *w, const char *key, const ls_config *c)
+{
+    write_rows(w, key, c, JUDGES);
 }
 
 void ls_config_write(ls_json_writer *w, const char *key, const ls_config *c)

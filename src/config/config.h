@@ -356,6 +356,10 @@ void ls_config_write_recipe(ls_json_writer *w, const char *key, const ls_config 
 void ls_config_write_of_steps(ls_json_writer *w, const char *key, const ls_config *config,
                               int shards);
 
+/* Writes the keys that decide when and by which metrics the run is evaluated, and when it ends
+ * (ls_config_key.judges), as the JSON member `key`. */
+void ls_config_write_of_evaluations(ls_json_writer *w, const char *key, const ls_config *config);
+
 /* Reads a recipe from the node `node` of `doc`. The texts of *out belong to `doc`, which must
  * outlive it. Errors: LS_ECONFIG with file, line and column. */
 int ls_config_read_recipe(ls_config *out, const ls_json *doc, const cJSON *node,

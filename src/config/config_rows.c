@@ -608,7 +608,7 @@ const ls_config_key ls_config_keys[] = {
      .help = "what happens to a missing value (an empty field or NaN): `\"refuse\"`: it is an "
              "error; `\"zero\"`: it becomes 0; `\"mean\"`: it becomes the mean of its column over "
              "the training rows"},
-    {"data", "unknown", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(data_keys.unknown),
+    {"data", "unknown", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(data_keys.unknown), .judges = true,
      .choices = ls_prep_unknown_names,
      .help = "`csv`: what becomes of a new row, or a row of the test table, with a text that no "
              "training row has, or with another value that the model does not know: `\"empty\"`: "
@@ -762,7 +762,7 @@ const ls_config_key ls_config_keys[] = {
              "wastes less of these groups of 16 rows: 3 for 48 rows. If there are more workers "
              "than shards, the additional ones only help to add gradients, and replace lost "
              "workers"},
-    {"", "epochs", LS_KEY_INT, LS_RECIPE_OF_LENGTH, AT(epochs), 10, 1, 1000000,
+    {"", "epochs", LS_KEY_INT, LS_RECIPE_OF_LENGTH, AT(epochs), 10, 1, 1000000, .judges = true,
      .help = "number of passes over the training rows"},
     {"", "devices", LS_KEY_TEXT, LS_NOT_RECIPE, AT(devices), .text = "auto",
      .help = "devices to train on, as for the option `--devices`"},
@@ -773,7 +773,7 @@ const ls_config_key ls_config_keys[] = {
     {"", "capacity", LS_KEY_CUSTOM, LS_NOT_RECIPE, FORM(capacity),
      .help = "list of one number for each device: the device's relative speed. Shards are "
              "distributed in proportion; the weights do not depend on it"},
-    {"", "eval_every", LS_KEY_INT, LS_NOT_RECIPE, AT(eval_every), 1, 0, 1000000,
+    {"", "eval_every", LS_KEY_INT, LS_NOT_RECIPE, AT(eval_every), 1, 0, 1000000, .judges = true,
      .help = "number of epochs between evaluations; 0: only after the last epoch"},
     {"checkpoint", "every_steps", LS_KEY_INT, LS_NOT_RECIPE, AT(checkpoint.every_steps), 0, 0,
      INT_MAX,
@@ -795,16 +795,16 @@ const ls_config_key ls_config_keys[] = {
      .help = "training continues while a checkpoint is written"},
     {"checkpoint", "best", LS_KEY_BOOL, LS_NOT_RECIPE, AT(checkpoint.best),
      .help = "the checkpoint of the best evaluation is also kept, for `eval RUN --best`"},
-    {"", "monitor", LS_KEY_TEXT, LS_NOT_RECIPE, AT(monitor_name), .text = "auto",
+    {"", "monitor", LS_KEY_TEXT, LS_NOT_RECIPE, AT(monitor_name), .text = "auto", .judges = true,
      .help = "metric by which the best evaluation is found: `loss`, or a measured metric that is "
              "a number; `auto`: `accuracy` if the loss has one, else `loss`"},
-    {"", "patience", LS_KEY_INT, LS_NOT_RECIPE, AT(patience), 0, 0, 1000000,
+    {"", "patience", LS_KEY_INT, LS_NOT_RECIPE, AT(patience), 0, 0, 1000000, .judges = true,
      .help = "the run ends after this many evaluations in a row that are not better than the best "
              "one; 0: never"},
     {"metrics", "tensorboard", LS_KEY_BOOL, LS_NOT_RECIPE, AT(tensorboard),
      .help = "writes event files to the run directory, for `tensorboard --logdir runs`"},
     {"metrics", "names", LS_KEY_CUSTOM, LS_NOT_RECIPE, AT(metric_names), .text = "\"auto\"",
-     FORM(node),
+     .judges = true, FORM(node),
      .help =
          "metrics that evaluations measure besides the loss: for classes `[\"accuracy\", "
          "\"top5\", \"confusion\"]` (the confusion matrix, with precision and recall of each "

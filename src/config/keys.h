@@ -61,6 +61,10 @@ struct ls_config_key {
      * recipe decides with what the steps begin; no step depends on it otherwise
      * (checkpoint/chain.h). */
     bool begins;
+    /* true: The key decides after which epochs and by which metrics the run is evaluated, or when
+     * the run ends. A receipt contains such a key, because the evaluations depend on it
+     * (train/receipt.h). */
+    bool judges;
 };
 
 /* All rows. The rows of a group are adjacent. The last row has the key NULL. */

@@ -49,6 +49,11 @@ typedef struct ls_tensor_notes {
 int ls_tensor_file_write(ls_file_writer *w, const ls_tensor_group *groups, int count,
                          const ls_tensor_notes *notes, const ls_host *host, ls_error *err);
 
+/* Computes the SHA-256 of the file that ls_tensor_file_write would write, as 64 hexadecimal digits
+ * and a zero byte. Errors: those of ls_tensor_file_write, without writing. Any thread. */
+int ls_tensor_file_sha256(char out[65], const ls_tensor_group *groups, int count,
+                          const ls_tensor_notes *notes, const ls_host *host, ls_error *err);
+
 /* Writes a tensor's entry of a header. Its shape is dim[rank], and its data begin at *at;
  * advances *at by `bytes`. */
 void ls_safetensors_put_entry(ls_json_writer *w, const char *name, const char *dtype,

@@ -152,21 +152,39 @@ static void fill_hash(char *header, size_t length, const ls_tensor_group *groups
     memcpy(header + LS_WHOLE_AT - PREFACE, digits, LS_SHA256_HEX - 1);
 }
 
-int ls_tensor_file_write(ls_file_writer *w, const ls_tensor_group *groups, int count,
-                         const ls_tensor_notes *notes, const ls_host *host, ls_error *err)
+/* Writes a whole file to `to`. `name`: the file's name in messages. */
+static int write_to(const target *to, const char *name, const ls_tensor_group *groups, int count,
+                    const ls_tensor_notes *notes, const ls_host *host, ls_error *err)
 {
     ls_json_writer text;
     size_t length;
-    const target to = {w, NULL};
     ls_json_writer_init(&text, 0, host);
     write_header(&text, groups, count, notes);
     int status = ls_json_writer_text(&text, &length, err) ? LS_OK : LS_ENOMEM;
     if (status == LS_OK && length > MAX_HEADER - 8)
-        status = ls_fail(err, LS_EIO, "%.300s: cannot write: too many tensors", w->target);
+        status = ls_fail(err, LS_EIO, "%.300s: cannot write: too many tensors", name);
     if (status == LS_OK && notes->state)
         fill_hash(text.out.text, length, groups, count);
     if (status == LS_OK)
-        status = write_all(&to, text.out.text, length, groups, count, err);
+        status = write_all(to, text.out.text, length, groups, count, err);
     ls_json_writer_fini(&text);
+    return status;
+}
+
+int ls_tensor_file_write(ls_file_writer *w, const ls_tensor_group *groups, int count,
+                         const ls_tensor_notes *notes, const ls_host *host, ls_error *err)
+{
+    const target to = {w, NULL};
+    return write_to(&to, w->target, groups, count, notes, host, err);
+}
+
+int ls_tensor_file_sha256(char out[65], const ls_tensor_group *groups, int count,
+                          const ls_tensor_notes *notes, const ls_host *host, ls_error *err)
+{
+    ls_sha256 hash;
+    const target to = {NULL, &hash};
+    ls_sha256_init(&hash);
+    int status = write_to(&to, "a file of weights", groups, count, notes, host, err);
+    ls_sha256_final_hex(&hash, out);
     return status;
 }

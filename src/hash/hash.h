@@ -8,10 +8,12 @@
  *     ls_sha256_final_hex(&hash, hex);
  *
  * The context is the caller's memory, owns nothing that must be freed, may be copied, and belongs
- * to one thread at a time. No function of this header fails or allocates memory. */
+ * to one thread at a time. No function of this header allocates memory, and only ls_sha256_of_file
+ * fails. */
 #ifndef HASH_HASH_H
 #define HASH_HASH_H
 
+#include <lockstep/status.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -39,6 +41,10 @@ void ls_sha256_final_hex(ls_sha256 *hash, char hex[LS_SHA256_HEX]);
 void ls_sha256_hex(char hex[LS_SHA256_HEX], const uint8_t digest[LS_SHA256_BYTES]);
 /* Reads a digest that ls_sha256_hex has written. Returns 0 if the text is no such digest. */
 int ls_sha256_from_hex(uint8_t digest[LS_SHA256_BYTES], const char *hex);
+
+/* Computes the SHA-256 of a regular file. `what`: the expected kind of file, for messages: "a file
+ * of weights". Errors: LS_ENOENT, LS_EIO, LS_EDATA (it is no regular file). Any thread. */
+int ls_sha256_of_file(char hex[LS_SHA256_HEX], const char *path, const char *what, ls_error *err);
 
 /* Computes the HMAC-SHA-256 of `count` bytes (RFC 2104). A receiver who knows the key can verify by
  * it that the sender of the bytes knows the key as well. Any thread. */

@@ -47,8 +47,10 @@ static int new_groups(ls_tensor_group **out, int count, const ls_host *host, ls_
 
 /* ---- saving --------------------------------------------------------------------------------- */
 
-static int write_groups(ls_file_writer *w, const ls_network *model, const ls_tensors_out *groups,
-                        int count, const ls_tensor_notes *notes, const ls_host *host, ls_error *err)
+/* Writes the groups to `w`, or stores the SHA-256 of the file in `hex`; the other one is NULL. */
+static int write_groups(ls_file_writer *w, char *hex, const ls_network *model,
+                        const ls_tensors_out *groups, int count, const ls_tensor_notes *notes,
+                        const ls_host *host, ls_error *err)
 {
     ls_tensor_group *list;
     int status = new_groups(&list, count, host, err);
@@ -57,7 +59,8 @@ static int write_groups(ls_file_writer *w, const ls_network *model, const ls_ten
         list[g].from = groups[g].values;
     }
     if (status == LS_OK)
-        status = ls_tensor_file_write(w, list, count, notes, host, err);
+        status = w ? ls_tensor_file_write(w, list, count, notes, host, err)
+                   : ls_tensor_file_sha256(hex, list, count, notes, host, err);
     free_groups(list, count, host);
     return status;
 }
@@ -66,25 +69,43 @@ int ls_safetensors_write(ls_file_writer *w, const ls_network *model, const ls_te
                          int count, const char *state, const ls_host *host, ls_error *err)
 {
     const ls_tensor_notes notes = {.state = state, .card = model->card};
-    return write_groups(w, model, groups, count, &notes, host, err);
+    return write_groups(w, NULL, model, groups, count, &notes, host, err);
+}
+
+#define STEPS_DIGITS 24
+
+/* Returns the notes of a file of weights. `number`: memory for the number of steps. */
+static ls_tensor_notes notes_of_weights(const ls_network *model, uint64_t steps,
+                                        char number[STEPS_DIGITS])
+{
+    snprintf(number, STEPS_DIGITS, "%llu", (unsigned long long)steps);
+    return (ls_tensor_notes){.card = model->card,
+                             .steps = steps == LS_STEPS_UNKNOWN ? NULL : number};
 }
 
 int ls_safetensors_save(const char *path, const ls_network *model, const float *canonical,
                         uint64_t steps, const ls_host *host, ls_error *err)
 {
     const ls_tensors_out weights = {"", canonical};
-    char number[24];
-    snprintf(number, sizeof number, "%llu", (unsigned long long)steps);
-    const ls_tensor_notes notes = {.card = model->card,
-                                   .steps = steps == LS_STEPS_UNKNOWN ? NULL : number};
+    char number[STEPS_DIGITS];
+    const ls_tensor_notes notes = notes_of_weights(model, steps, number);
     ls_file_writer w;
     int status = ls_replace_begin(&w, path, host, err);
     if (status == LS_OK)
-        status = write_groups(&w, model, &weights, 1, &notes, host, err);
+        status = write_groups(&w, NULL, model, &weights, 1, &notes, host, err);
     if (status == LS_OK)
         status = ls_replace_commit(&w, err);
     ls_file_writer_abandon(&w);
     return status;
+}
+
+int ls_safetensors_sha256(char out[65], const ls_network *model, const float *canonical,
+                          uint64_t steps, const ls_host *host, ls_error *err)
+{
+    const ls_tensors_out weights = {"", canonical};
+    char number[STEPS_DIGITS];
+    const ls_tensor_notes notes = notes_of_weights(model, steps, number);
+    return write_groups(NULL, out, model, &weights, 1, &notes, host, err);
 }
 
 int ls_safetensors_load_steps(uint64_t *steps, const char *path, const ls_host *host, ls_error *err)

@@ -33,6 +33,10 @@ typedef struct ls_tensors_in {
  * Errors: LS_EIO, with the path and the operating system's reason; LS_ENOMEM. Any thread. */
 int ls_safetensors_save(const char *path, const ls_network *model, const float *canonical,
                         uint64_t steps, const ls_host *host, ls_error *err);
+/* Computes the SHA-256 of the file that ls_safetensors_save would write, as 64 hexadecimal digits
+ * and a zero byte. Errors: LS_ENOMEM. Any thread. */
+int ls_safetensors_sha256(char out[65], const ls_network *model, const float *canonical,
+                          uint64_t steps, const ls_host *host, ls_error *err);
 /* Reads the number of training steps from a file of ls_safetensors_save. LS_STEPS_UNKNOWN: the file
  * does not have it. Errors: LS_ENOENT, LS_EIO, LS_EDATA, LS_ENOMEM. */
 int ls_safetensors_load_steps(uint64_t *steps, const char *path, const ls_host *host,

@@ -26,12 +26,15 @@ int ls_hash_state(uint8_t out[LS_SHA256_BYTES], const struct ls_trainer *t, ls_e
     return ls_state_sha256(out, &state, err);
 }
 
-void ls_chain_begin(struct ls_trainer *t)
+int ls_chain_begin(struct ls_trainer *t, ls_error *err)
 {
     char hex[LS_SHA256_HEX];
+    const char *file = t->config.init_weights;
     ls_weights_sha256(hex, t->model, ls_engine_weights(t->engine)->canonical);
     (void)ls_sha256_from_hex(t->chain.first, hex);
     t->chain.count = 0;
+    t->chain.file[0] = '\0';
+    return file ? ls_sha256_of_file(t->chain.file, file, "a file of weights", err) : LS_OK;
 }
 
 int ls_chain_state(struct ls_trainer *t, ls_error *err)

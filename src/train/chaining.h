@@ -12,8 +12,9 @@ bool ls_chain_is_due(const struct ls_trainer *trainer, uint64_t steps);
 /* Computes the hash of the run's state. The weights must have been read back (ls_read_back) after
  * the last step. Errors: LS_ENOMEM. */
 int ls_hash_state(uint8_t out[LS_SHA256_BYTES], const struct ls_trainer *trainer, ls_error *err);
-/* Begins the chain of a new run, whose first weights are in ls_engine_weights. */
-void ls_chain_begin(struct ls_trainer *trainer);
+/* Begins the chain of a new run, whose first weights are in ls_engine_weights. Hashes the file from
+ * which they were read, if there is one. Errors: those of ls_sha256_of_file. */
+int ls_chain_begin(struct ls_trainer *trainer, ls_error *err);
 /* Adds the present state to the chain if ls_chain_is_due after the steps done, unless the chain
  * already has it. As ls_hash_state otherwise. */
 int ls_chain_state(struct ls_trainer *trainer, ls_error *err);

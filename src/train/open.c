@@ -404,7 +404,7 @@ static int open_weights(ls_trainer *t, ls_error *err)
     if (status == LS_OK && t->config.init_weights)
         status = load_weights(t, err);
     if (status == LS_OK && t->agreement.chained)
-        ls_chain_begin(t);
+        status = ls_chain_begin(t, err);
     return status ? status : ls_members_share_start(t, err);
 }
 

@@ -3,31 +3,35 @@
 
 #include "base/host.h"
 #include "engine/view.h"
+#include "nn/safetensors.h"
 #include "store/durable.h"
 #include "train/chaining.h"
 #include "train/coordinator.h"
 
 #include <lockstep/version.h>
+#include <math.h>
 #include <string.h>
 
-/* Returns whether the rows are those of the calling program. */
-static bool rows_are_given(const struct ls_trainer *t)
+const char *ls_unverifiable_config(const ls_config *c)
 {
-    return ls_dataset_rows(t->data[LS_TRAIN]) == 0 ||
-           ls_dataset_form_of(t->config.data_name) == LS_DATA_OF_CALLER;
-}
-
-const char *ls_unverifiable(const struct ls_trainer *t)
-{
-    const ls_config *c = &t->config;
-    if (rows_are_given(t) || t->driven)
-        return "its rows or weights come from the calling program, and no verifier has them";
-    if (t->position.lr > 0)
-        return "the calling program has set a learning rate that is not in the config";
+    if (ls_dataset_form_of(c->data_name) == LS_DATA_OF_CALLER)
+        return "its rows come from the calling program, and no verifier has them";
     if (c->shards == 0)
         return "with shards \"devices\" its bits depend on the number of devices";
     if (strcmp(c->allreduce, "ordered") != 0)
         return "its bits depend on the number of devices, unless allreduce is \"ordered\"";
+    return NULL;
+}
+
+const char *ls_unverifiable(const struct ls_trainer *t)
+{
+    const char *why = ls_unverifiable_config(&t->config);
+    if (why)
+        return why;
+    if (ls_dataset_rows(t->data[LS_TRAIN]) == 0 || t->driven)
+        return "its rows or weights come from the calling program, and no verifier has them";
+    if (t->position.lr > 0)
+        return "the calling program has set a learning rate that is not in the config";
     return t->dir.path || !ls_members_first(t) ? NULL : "it has no run_dir in which files are kept";
 }
 
@@ -67,24 +71,29 @@ static void put_file(ls_json_writer *w, const char *key, const char *hex)
         ls_json_put_string(w, key, hex);
 }
 
-static int put_rows(ls_json_writer *w, const struct ls_trainer *t, ls_error *err)
+int ls_hash_rows(ls_rows_hashes *out, const struct ls_trainer *t, ls_error *err)
+{
+    int status = LS_OK;
+    for (int s = 0; s < LS_SUBSETS && status == LS_OK; s++)
+        status = ls_rows_sha256(out->subset[s], t->data[s], t->host, err);
+    return status;
+}
+
+void ls_put_data(ls_json_writer *w, const char *key, const struct ls_trainer *t,
+                 const ls_rows_hashes *rows)
 {
     static const char *const names[LS_SUBSETS] = {[LS_TRAIN] = "training", [LS_TEST] = "test"};
-    int status = LS_OK;
-    ls_json_open_object(w, "data");
-    for (int s = 0; s < LS_SUBSETS && status == LS_OK; s++) {
+    ls_json_open_object(w, key);
+    for (int s = 0; s < LS_SUBSETS; s++) {
         const ls_dataset_info *info = ls_dataset_describe(t->data[s]);
-        uint8_t hash[LS_SHA256_BYTES];
-        status = ls_rows_sha256(hash, t->data[s], t->host, err);
         ls_json_open_object(w, names[s]);
         put_file(w, "file_sha256", info->images_sha256);
         put_file(w, "labels_file_sha256", info->labels_sha256);
         ls_json_put_uint(w, "rows", info->rows);
-        put_hash(w, "rows_sha256", hash);
+        put_hash(w, "rows_sha256", rows->subset[s]);
         ls_json_close(w);
     }
     ls_json_close(w);
-    return status;
 }
 
 static void put_entry(ls_json_writer *w, const char *key, uint64_t steps, const uint8_t *state,
@@ -118,31 +127,63 @@ static int put_chain(ls_json_writer *w, const struct ls_trainer *t, ls_error *er
     return status;
 }
 
-/* Writes the last evaluation; null if there was none. */
+/* Writes the results of the last evaluation: the loss, the main metric, and each metric that has a
+ * value. A run that was resumed after its last evaluation knows only the loss, the accuracy and the
+ * main metric; there is then no "metrics". */
 static void put_evaluation(ls_json_writer *w, const struct ls_trainer *t)
 {
     const ls_result *r = &t->reported.result;
+    const ls_measured *measured = &t->reported.measured;
     ls_json_open_object(w, "evaluation");
     ls_json_put_double(w, "test_loss", r->test_loss);
     ls_json_put_double(w, "test_accuracy", t->reported.accuracy);
     ls_json_put_string(w, "metric", r->metric);
     ls_json_put_double(w, "value", r->metric_value);
+    bool opened = false;
+    for (int m = 0; m < LS_METRICS; m++) {
+        if (m == LS_METRIC_CONFUSION || isnan(measured->value[m]))
+            continue;
+        if (!opened)
+            ls_json_open_object(w, "metrics");
+        opened = true;
+        ls_json_put_double(w, ls_metric_names[m], measured->value[m]);
+    }
+    if (opened)
+        ls_json_close(w);
     ls_json_close(w);
 }
 
-static int compose(ls_json_writer *w, const struct ls_trainer *t, ls_error *err)
+/* Writes the hashes of the weights, and of the file in which they are. */
+static int put_weights(ls_json_writer *w, const struct ls_trainer *t, ls_error *err)
 {
-    ls_json_open_object(w, NULL);
-    ls_json_put_string(w, "format", "lockstep receipt 1");
-    ls_json_put_string(w, "program", ls_version());
-    ls_json_put_string(w, "library", t->reported.summary.library);
-    ls_config_write_recipe(w, "recipe", &t->config, ls_engine_shards(t->engine));
-    ls_json_put_int(w, "epochs", t->reported.result.epochs);
-    int status = put_rows(w, t, err);
-    if (status == LS_OK)
-        status = put_chain(w, t, err);
-    put_evaluation(w, t);
+    char hex[LS_SHA256_HEX];
+    const float *weights = ls_engine_weights(t->engine)->canonical;
     ls_json_put_string(w, "weights_sha256", t->reported.result.weights_sha256);
+    int status = ls_safetensors_sha256(hex, t->model, weights, t->position.steps, t->host, err);
+    if (status == LS_OK)
+        ls_json_put_string(w, "weights_file_sha256", hex);
+    return status;
+}
+
+int ls_compose_receipt(ls_json_writer *w, const struct ls_trainer *t, const ls_rows_hashes *rows,
+                       ls_error *err)
+{
+    const ls_summary *summary = &t->reported.summary;
+    ls_json_open_object(w, NULL);
+    ls_json_put_string(w, "format", LS_RECEIPT_FORMAT);
+    ls_json_put_string(w, "program", ls_version());
+    ls_json_put_string(w, "library", summary->library);
+    if (summary->isa[0]) /* the bits depend on the kind of device */
+        ls_json_put_string(w, "device", summary->device_model);
+    ls_config_write_recipe(w, "recipe", &t->config, ls_engine_shards(t->engine));
+    ls_config_write_of_evaluations(w, "evaluations", &t->config);
+    ls_json_put_int(w, "epochs", t->reported.result.epochs);
+    ls_put_data(w, "data", t, rows);
+    put_file(w, "init_file_sha256", t->chain.file);
+    int status = put_chain(w, t, err);
+    put_evaluation(w, t);
+    if (status == LS_OK)
+        status = put_weights(w, t, err);
     ls_json_close(w);
     return status;
 }
@@ -150,12 +191,15 @@ static int compose(ls_json_writer *w, const struct ls_trainer *t, ls_error *err)
 int ls_write_receipt(struct ls_trainer *t, ls_error *err)
 {
     char path[LS_PATH_BYTES];
+    ls_rows_hashes rows;
     ls_json_writer w;
     size_t length;
     if (!t->config.receipt || !t->dir.path || ls_unverifiable(t))
         return LS_OK;
     ls_json_writer_init(&w, 0, t->host);
-    int status = compose(&w, t, err);
+    int status = ls_hash_rows(&rows, t, err);
+    if (status == LS_OK)
+        status = ls_compose_receipt(&w, t, &rows, err);
     if (status == LS_OK)
         ls_buffer_put(&w.out, "\n");
     const char *text = status == LS_OK ? ls_json_writer_text(&w, &length, err) : NULL;

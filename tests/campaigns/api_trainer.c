@@ -201,6 +201,18 @@ static void resolve(world *w)
     world_did(w, "ls_text_free");
 }
 
+/* Verifies a run that is not there: the runs of the swarm have rows of their own, which no verifier
+ * has. */
+static void verify(world *w)
+{
+    const ls_trainer_options o = {.size = sizeof o};
+    const ls_verify_options v = {
+        .size = sizeof v, .run = world_chance(w, 2) ? NULL : "no/such/run", .trainer = &o};
+    ls_verdict verdict = {.size = sizeof verdict};
+    if (world_note(w, "ls_verify", ls_verify(&verdict, &v, &w->err)) == LS_OK)
+        world_problem(w, "ls_verify: verified a run that does not exist");
+}
+
 /* ---- training ---- */
 
 static void choose_rows(world *w)
@@ -619,7 +631,8 @@ void world_end_trainer(world *w)
 }
 
 world_call *const trainer_calls[] = {
-    open_trainer,    open_trainer, resolve, step,    step,       step,       run,
-    interrupt,       look,         weights, weights, evaluate,   take_model, predict,
-    use_shown,       save,         load,    set_lr,  open_model, use_model,  start_reader,
-    close_sometimes, NULL};
+    open_trainer, open_trainer, resolve,         step,       step,
+    step,         run,          interrupt,       look,       weights,
+    weights,      evaluate,     take_model,      predict,    use_shown,
+    save,         load,         set_lr,          open_model, use_model,
+    start_reader, verify,       close_sometimes, NULL};

@@ -86,8 +86,9 @@ def verify(trainer, run):
     forged["evaluation"]["test_loss"] /= 2
     (run / "receipt.json").write_text(json.dumps(forged, separators=(",", ":")))
     done = call("--segments", "0", "--to", str(run) + ".json")
-    assert done.returncode == 1 and "NOT verified: segment 3 of 3" in done.stdout, (done.stdout, done.stderr)
-    assert json.loads(pathlib.Path(str(run) + ".json").read_text())["from_step"] == 201
+    assert done.returncode == 1 and "NOT verified: receipt.json: evaluation.test_loss" in done.stdout, (done.stdout, done.stderr)
+    assert json.loads(pathlib.Path(str(run) + ".json").read_text())["place"] == \
+        "receipt.json: evaluation.test_loss"
     (run / "receipt.json").write_text(honest)
 
 

@@ -313,12 +313,41 @@ static void a_run_that_recovers_uses_no_more_stack_than_it_asks_for(void **state
     end(&g);
 }
 
+static void verify(stage *g)
+{
+    const ls_trainer_options o = {
+        .size = sizeof o, .set = g->set, .set_count = 1, .registry = g->registry};
+    const ls_verify_options v = {
+        .size = sizeof v, .run = g->run_dir + strlen("run_dir="), .trainer = &o, .all = 1};
+    ls_verdict verdict = {.size = sizeof verdict};
+    g->status = ls_verify(&verdict, &v, &g->err);
+    if (g->status == LS_OK && !verdict.holds)
+        fail_msg("%s", verdict.text);
+}
+
+static void a_verification_uses_no_more_stack_than_it_asks_for(void **state)
+{
+    stage g;
+    (void)state;
+    begin(&g, "devices=ref:2", 0);
+    g.options.config_text =
+        "{\"data\": {\"name\": \"synthetic\", \"limit\": 64}, \"batch_size\": 16, \"epochs\": 1,"
+        " \"optimizer\": {\"name\": \"sgd\", \"lr\": 0.01},"
+        " \"model\": {\"layers\": [{\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 10}]}}";
+    open_trainer(&g);
+    run(&g);
+    close_trainer(&g);
+    uses_at_most("ls_verify", verify, &g, LS_OPEN_STACK_BYTES);
+    end(&g);
+}
+
 LS_TESTS(embed_stack, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_use_no_more_stack_than_they_ask_for),
         cmocka_unit_test(calls_on_cpus_use_no_more_stack_than_they_ask_for),
         cmocka_unit_test(a_run_that_recovers_uses_no_more_stack_than_it_asks_for),
+        cmocka_unit_test(a_verification_uses_no_more_stack_than_it_asks_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

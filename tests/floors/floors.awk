@@ -68,7 +68,6 @@ BEGIN {
     verb_header["device/registry.h"] # devices, bench and sweep name devices
     verb_header["store/durable.h"] # results in a file
     verb_header["train/range_test.h"] # find-lr: the test of rates
-    verb_header["train/verify.h"] # verify: the verification of a run
     verb_header["train/shown.h"] # records and layers of a run in progress
 
     # Headers that are for the files of their room alone.

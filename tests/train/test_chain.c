@@ -2,15 +2,21 @@
  * loses a device or is stopped and resumed, and that the checkpoints at its positions stay. Tests
  * the receipt, and that a verification finds what was changed in it. */
 #include "data/scratch.h"
+#include "engine/view.h"
 #include "runner.h"
 #include "train/chaining.h"
 #include "train/train_fixture.h"
-#include "train/verify.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* Returns how many of `all` cases a test makes: in the short form of the tests the first `few`. */
+static size_t of(size_t few, size_t all)
+{
+    return ls_tests_rounds((unsigned)few, (unsigned)all);
+}
 
 /* 23 epochs of 10 steps of 256 rows, so the chain's positions are 100 and 200. The optimizer has
  * two states and a moving average; batch norm has running statistics. */
@@ -88,6 +94,8 @@ static void expect_same(const outcome *mine, const outcome *theirs, const char *
 }
 
 static outcome reference; /* of a run on two workers that nothing disturbs */
+static scratch kept;      /* contains the directory `run` of this run */
+static char kept_run[500];
 
 /* The last link of the chain. Every machine must compute it, with each of its instruction sets. If
  * the kernels' bits change (tests/train/test_portable_bits.c), it changes too. */
@@ -98,31 +106,40 @@ static int make_reference(void **state)
     uint8_t link[LS_SHA256_BYTES];
     char hex[LS_SHA256_HEX];
     (void)state;
-    run_on(&reference, "devices=cpu:2", NULL);
+    scratch_begin(&kept);
+    snprintf(kept_run, sizeof kept_run, "run_dir=%s/run", kept.directory);
+    run_on(&reference, "devices=cpu:2", kept_run);
     ls_chain_link(link, &reference.chain, reference.chain.count, 256);
     ls_sha256_hex(hex, link);
     assert_string_equal(hex, LINK);
     return 0;
 }
 
+static int remove_reference(void **state)
+{
+    (void)state;
+    scratch_end(&kept);
+    return 0;
+}
+
 static void the_chain_is_the_same_on_any_number_of_workers(void **state)
 {
-    static const char *const devices[] = {"devices=cpu:1", "devices=cpu:3", "devices=cpu:8"};
+    static const char *const devices[] = {"devices=cpu:3", "devices=cpu:1", "devices=cpu:8"};
     outcome other;
     (void)state;
     assert_int_equal(reference.chain.count, 2);
-    for (size_t i = 0; i < ROOM(devices); i++) {
-        run_on(&other, devices[i], i == 0 ? "threads=3" : NULL);
+    for (size_t i = 0; i < of(0, ROOM(devices)); i++) {
+        run_on(&other, devices[i], i == 1 ? "threads=3" : NULL);
         expect_same(&other, &reference, devices[i]);
     }
 }
 
 static void other_recipes_have_other_chains(void **state)
 {
-    static const char *const more[] = {"seed=2", "optimizer.lr=0.0030000001", "augment.flip=false"};
+    static const char *const more[] = {"optimizer.lr=0.0030000001", "seed=2", "augment.flip=false"};
     outcome other;
     (void)state;
-    for (size_t i = 0; i < ROOM(more); i++) {
+    for (size_t i = 0; i < of(0, ROOM(more)); i++) {
         run_on(&other, "devices=cpu:2", more[i]);
         for (uint32_t k = 0; k < 2; k++)
             assert_memory_not_equal(other.chain.state[k], reference.chain.state[k],
@@ -135,7 +152,7 @@ static void what_is_no_part_of_the_recipe_does_not_change_the_chain(void **state
     static const char *const more[] = {"eval_every=1", "verify_every_steps=7", "name=other"};
     outcome other;
     (void)state;
-    for (size_t i = 0; i < ROOM(more); i++) {
+    for (size_t i = 0; i < of(0, ROOM(more)); i++) {
         run_on(&other, "devices=cpu:1", more[i]);
         expect_same(&other, &reference, more[i]);
     }
@@ -148,7 +165,7 @@ static void a_lost_device_does_not_change_the_chain(void **state)
                                          "worker=0,step=101,kind=fail,stage=start",
                                          "worker=2,step=150,kind=fail,stage=merge"};
     (void)state;
-    for (size_t i = 0; i < ROOM(faults); i++) {
+    for (size_t i = 0; i < of(1, ROOM(faults)); i++) {
         fixture f;
         stopper s;
         outcome other;
@@ -170,12 +187,12 @@ static int exists(const scratch *s, const char *run_dir, int steps)
 
 static void a_resumed_run_has_the_same_chain_and_keeps_its_checkpoints(void **state)
 {
-    /* before the first position, at it, after it, and at the end of an epoch */
-    static const uint64_t stops[] = {57, 100, 101, 190};
+    /* after the first position, before it, at it, and at the end of an epoch */
+    static const uint64_t stops[] = {101, 57, 100, 190};
     scratch place;
     (void)state;
     scratch_begin(&place);
-    for (size_t i = 0; i < ROOM(stops); i++) {
+    for (size_t i = 0; i < of(0, ROOM(stops)); i++) {
         char run_dir[500], name[16], devices[32];
         fixture f;
         stopper s;
@@ -202,22 +219,14 @@ static void a_resumed_run_has_the_same_chain_and_keeps_its_checkpoints(void **st
 
 static void a_kept_checkpoint_has_the_state_of_its_entry(void **state)
 {
-    char run_dir[500];
     uint8_t found[LS_SHA256_BYTES];
     fixture f;
     stopper s;
-    outcome other;
-    scratch place;
     (void)state;
-    scratch_begin(&place);
-    snprintf(run_dir, sizeof run_dir, "run_dir=%s/run", place.directory);
-    begin(&f, &s, "devices=cpu:2");
-    fixture_set(&f, run_dir);
-    run(&other, &f, &s);
     for (int i = 1; i >= 0; i--) {
         begin(&f, &s, "devices=cpu:1");
-        fixture_set(&f, run_dir);
-        f.options.resume = run_dir + strlen("run_dir=");
+        fixture_set(&f, kept_run);
+        f.options.resume = kept_run + strlen("run_dir=");
         f.options.resume_at = (uint64_t)(i + 1) * 100;
         ls_trainer *t = fixture_open(&f);
         assert_int_equal(t->chain.count, i + 1);
@@ -226,7 +235,6 @@ static void a_kept_checkpoint_has_the_state_of_its_entry(void **state)
         assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
         fixture_end(&f);
     }
-    scratch_end(&place);
 }
 
 /* ---- the receipt ---------------------------------------------------------------------------- */
@@ -255,12 +263,10 @@ static void receipts_are_the_same_wherever_a_run_was_made(void **state)
     outcome o;
     (void)state;
     scratch_begin(&place);
-    snprintf(run_dir, sizeof run_dir, "run_dir=%s/one", place.directory);
-    run_on(&o, "devices=cpu:1", run_dir);
-    const size_t length = read_receipt(first, sizeof first, run_dir + strlen("run_dir="));
+    const size_t length = read_receipt(first, sizeof first, kept_run + strlen("run_dir="));
     assert_true(length > 1000);
-    assert_null(strstr(first, place.directory));
-    assert_non_null(strstr(first, o.weights));
+    assert_null(strstr(first, kept.directory));
+    assert_non_null(strstr(first, reference.weights));
     assert_non_null(strstr(first, "\"end\":{\"steps\":230,"));
     snprintf(run_dir, sizeof run_dir, "run_dir=%s/two", place.directory);
     begin(&f, &s, "devices=cpu:3");
@@ -272,6 +278,7 @@ static void receipts_are_the_same_wherever_a_run_was_made(void **state)
     fixture_set(&f, run_dir);
     f.options.resume = run_dir + strlen("run_dir=");
     run(&o, &f, &s);
+    assert_true(exists(&place, "two", 100) && exists(&place, "two", 200));
     assert_int_equal(read_receipt(other, sizeof other, run_dir + strlen("run_dir=")), length);
     assert_string_equal(other, first);
     scratch_end(&place);
@@ -354,42 +361,30 @@ static void write_receipt(const char *run, cJSON *receipt)
     cJSON_free(text);
 }
 
-static ls_verdict verify(const char *run, bool all)
+static ls_verdict verify(const char *run, int all)
 {
     static const char *set[] = {"devices=cpu:1"};
     const ls_trainer_options o = {.size = sizeof o, .set = set, .set_count = 1};
-    const ls_verify_options v = {.run = run, .trainer = &o, .all = all, .seed = 1};
-    ls_verdict verdict;
+    const ls_verify_options v = {
+        .size = sizeof v, .run = run, .trainer = &o, .all = all, .seed = 1};
+    ls_verdict verdict = {.size = sizeof verdict};
     ls_error err;
     if (ls_verify(&verdict, &v, &err) != LS_OK)
         fail_msg("%s", err.text);
     return verdict;
 }
 
-static void make_run(char run[300], const scratch *place)
-{
-    char run_dir[400];
-    outcome o;
-    snprintf(run, 300, "%s/run", place->directory);
-    snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
-    run_on(&o, "devices=cpu:3", run_dir);
-}
-
 static void an_honest_run_is_verified_on_other_devices(void **state)
 {
-    char run[300];
-    scratch place;
+    const char *run = kept_run + strlen("run_dir=");
     (void)state;
-    scratch_begin(&place);
-    make_run(run, &place);
-    ls_verdict v = verify(run, true);
+    ls_verdict v = verify(run, 1);
     assert_string_equal(v.text,
                         "verified: the whole training was replayed and ends with the same weights");
     assert_true(v.holds && v.replayed == 3 && v.segment == -1);
-    v = verify(run, false);
+    v = verify(run, 0);
     assert_string_equal(v.text, "not refuted: 2 of 3 segments were replayed, and nothing differs");
     assert_true(v.holds);
-    scratch_end(&place);
 }
 
 /* Changes the last digit of a hash. */
@@ -404,25 +399,22 @@ static void a_changed_receipt_is_refuted_with_the_place(void **state)
     static const struct {
         const char *what, *said;
         int segment;
-    } cases[] = {{"first_weights", "begins with other weights", -1},
+    } cases[] = {{"entry 1", "segment 2 of 3, from step 101 to step 200", 1},
+                 {"weights_sha256", "receipt.json: weights_sha256", -1},
+                 {"first_weights", "receipt.json: first_weights", -1},
                  {"entry 0", "segment 1 of 3, from step 1 to step 100", 0},
-                 {"entry 1", "segment 2 of 3, from step 101 to step 200", 1},
                  {"end", "segment 3 of 3, from step 201 to step 230", 2},
-                 {"training", "the training rows are not those", -1},
-                 {"test", "the test rows are not those", -1},
-                 {"weights_sha256", "weights.safetensors has other weights", -1},
-                 {"evaluation", "test loss", 2},
-                 {"seed", "does not have the recipe", -1},
+                 {"training", "receipt.json: data.training.rows_sha256", -1},
+                 {"test", "receipt.json: data.test.rows_sha256", -1},
+                 {"evaluation", "receipt.json: evaluation.test_loss", -1},
+                 {"seed", "config.json does not have the recipe", -1},
                  {"steps", "is after 199 steps, not after 200", -1},
                  {"shorter", "does not have 1 entries", -1}};
     static char text[8192];
-    char run[300];
-    scratch place;
+    const char *run = kept_run + strlen("run_dir=");
     (void)state;
-    scratch_begin(&place);
-    make_run(run, &place);
     assert_true(read_receipt(text, sizeof text, run) > 0);
-    for (size_t i = 0; i < ROOM(cases); i++) {
+    for (size_t i = 0; i < of(2, ROOM(cases)); i++) {
         const char *what = cases[i].what;
         cJSON *r = cJSON_Parse(text), *list = cJSON_GetObjectItem(r, "chain");
         if (strncmp(what, "entry", 5) == 0)
@@ -444,11 +436,45 @@ static void a_changed_receipt_is_refuted_with_the_place(void **state)
             change_hash(r, what);
         write_receipt(run, r);
         cJSON_Delete(r);
-        const ls_verdict v = verify(run, true);
+        const ls_verdict v = verify(run, 1);
         if (v.holds || !strstr(v.text, cases[i].said) || v.segment != cases[i].segment)
             fail_msg("%s: %s (segment %d)", what, v.text, v.segment);
     }
-    scratch_end(&place);
+}
+
+/* Trains the reference on from its first checkpoint, but with another number in a state of the
+ * optimizer. */
+static void forge(const char *run)
+{
+    fixture f;
+    stopper s;
+    begin(&f, &s, "devices=cpu:1");
+    fixture_set(&f, kept_run);
+    f.options.resume = run;
+    f.options.resume_at = 100;
+    ls_trainer *t = fixture_open(&f);
+    ls_engine_weights(t->engine)->slot[1][t->model->param[0]->offset] += 0.25f;
+    assert_int_equal(ls_engine_load(t->engine, 100, &f.err), LS_OK);
+    if (ls_trainer_run(t, &f.err) != LS_OK)
+        fail_msg("%s", f.err.text);
+    assert_memory_equal(t->chain.state[0], reference.chain.state[0], LS_SHA256_BYTES);
+    assert_memory_not_equal(t->chain.state[1], reference.chain.state[1], LS_SHA256_BYTES);
+    assert_int_equal(ls_trainer_close(t, NULL), LS_OK);
+    fixture_end(&f);
+}
+
+static void a_forged_state_is_found_with_segment_step_and_tensors(void **state)
+{
+    const char *run = kept_run + strlen("run_dir=");
+    (void)state;
+    forge(run);
+    const ls_verdict v = verify(run, 1);
+    assert_false(v.holds);
+    assert_int_equal(v.segment, 1);
+    assert_in_range(v.step, 101, 103);
+    assert_non_null(strstr(v.text, "segment 2 of 3, from step 101 to step 200"));
+    assert_non_null(strstr(v.text, "the first record that differs is that of step 10"));
+    assert_non_null(strstr(v.text, "other values: "));
 }
 
 LS_TESTS(train_verify, "integration")
@@ -456,11 +482,14 @@ LS_TESTS(train_verify, "integration")
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_honest_run_is_verified_on_other_devices),
         cmocka_unit_test(a_changed_receipt_is_refuted_with_the_place),
+        cmocka_unit_test(a_forged_state_is_found_with_segment_step_and_tensors),
     };
     if (!has_backend("cpu"))
         return 77;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_reference, remove_reference);
 }
+
+LS_TESTS_LONG(train_verify, "nightly")
 
 LS_TESTS(train_chain, "integration")
 {
@@ -477,5 +506,7 @@ LS_TESTS(train_chain, "integration")
     };
     if (!has_backend("cpu"))
         return 77;
-    return cmocka_run_group_tests(tests, make_reference, NULL);
+    return cmocka_run_group_tests(tests, make_reference, remove_reference);
 }
+
+LS_TESTS_LONG(train_chain, "nightly")

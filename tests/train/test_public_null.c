@@ -156,6 +156,13 @@ static void the_trainer(ls_trainer *t, const ls_trainer_options *options)
     ls_model *snapshot;
     REFUSED(ls_config_resolve(NULL, options, e));
     REFUSED(ls_config_resolve(&text, NULL, e));
+    const ls_verify_options no_run = {.size = sizeof no_run, .trainer = options};
+    const ls_verify_options no_trainer = {.size = sizeof no_trainer, .run = "run"};
+    ls_verdict verdict = {.size = sizeof verdict};
+    REFUSED(ls_verify(NULL, &no_trainer, e));
+    REFUSED(ls_verify(&verdict, NULL, e));
+    REFUSED(ls_verify(&verdict, &no_run, e));
+    REFUSED(ls_verify(&verdict, &no_trainer, e));
     REFUSED(ls_trainer_open(NULL, options, e));
     REFUSED(ls_trainer_open(&none, NULL, e));
     NOTHING(ls_trainer_summary(NULL));

@@ -1,0 +1,273 @@
+/* Compares the records of a run, metrics.jsonl, with those of a replay (verify.h).
+ *
+ * Both are in the same order: the record of the start; for each epoch its steps, the epoch and its
+ * evaluation; the end. So each record has a number, its *order*, and the two files are merged by
+ * it. Keys that depend on devices and times (ls_record_key.varies) are not compared, nor are
+ * records of faults, arrivals and resumes, because a replay has its own devices. */
+#include "train/verify.h"
+
+#include "base/host.h"
+#include "records/record.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LAST UINT64_MAX /* order of the record of the end */
+
+static const cJSON *member(const cJSON *object, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(object, key);
+}
+
+static void differs(ls_records_check *c, int line, uint64_t step, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+static void differs(ls_records_check *c, int line, uint64_t step, const char *format, ...)
+{
+    va_list args;
+    if (c->wrong[0])
+        return; /* the first difference counts */
+    va_start(args, format);
+    vsnprintf(c->wrong, sizeof c->wrong, format, args);
+    va_end(args);
+    c->wrong_line = line;
+    c->wrong_step = step;
+}
+
+/* ---- the order of records ------------------------------------------------------------------- */
+
+static int type_of(const cJSON *record)
+{
+    const char *name = cJSON_GetStringValue(member(record, "type"));
+    for (int type = 0; name && type < LS_RECORD_TYPES; type++)
+        if (strcmp(name, ls_record_names[type]) == 0)
+            return type;
+    return LS_RECORD_TYPES;
+}
+
+static uint64_t number_of(const cJSON *record, const char *key)
+{
+    const cJSON *node = member(record, key);
+    return cJSON_IsNumber(node) && node->valuedouble >= 0 && node->valuedouble < 0x1p50
+               ? (uint64_t)node->valuedouble
+               : 0;
+}
+
+/* Returns whether records of the type are compared; if so, sets *order. */
+static bool is_compared(uint64_t *order, const ls_records_check *c, int type, const cJSON *record)
+{
+    switch (type) {
+    case LS_RECORD_RUN_START: *order = 0; return true;
+    case LS_RECORD_NONFINITE: *order = 4 * number_of(record, "step"); return true;
+    case LS_RECORD_STEP: *order = 4 * number_of(record, "step") + 1; return true;
+    case LS_RECORD_EPOCH: *order = 4 * c->steps * number_of(record, "epoch") + 2; return true;
+    case LS_RECORD_EVAL: *order = 4 * c->steps * number_of(record, "epoch") + 3; return true;
+    case LS_RECORD_RUN_END: *order = LAST; return true;
+    default: return false;
+    }
+}
+
+/* Returns the name of a record for messages: "step 17", "eval 2", "run_end". */
+static const char *name_of(char out[64], int type, const cJSON *record)
+{
+    const bool of_step = type == LS_RECORD_STEP || type == LS_RECORD_NONFINITE;
+    const bool of_epoch = type == LS_RECORD_EPOCH || type == LS_RECORD_EVAL;
+    if (of_step || of_epoch)
+        snprintf(out, 64, "%s %llu", ls_record_names[type],
+                 (unsigned long long)number_of(record, of_step ? "step" : "epoch"));
+    else
+        snprintf(out, 64, "%s", ls_record_names[type]);
+    return out;
+}
+
+static uint64_t step_of(int type, const cJSON *record)
+{
+    return type == LS_RECORD_STEP || type == LS_RECORD_NONFINITE ? number_of(record, "step") : 0;
+}
+
+/* ---- reading the file ----------------------------------------------------------------------- */
+
+static void close_file(ls_records_check *c)
+{
+    if (c->file)
+        fclose(c->file);
+    c->file = NULL;
+}
+
+/* Reads the next line as JSON. Returns false at the end of the file, or if the line is no JSON. */
+static bool read_line(ls_records_check *c)
+{
+    ls_error why;
+    ls_json_destroy(c->doc);
+    c->doc = NULL;
+    const ssize_t length = c->file ? getline(&c->line, &c->room, c->file) : -1;
+    if (length < 0) {
+        close_file(c);
+        return false;
+    }
+    c->number++;
+    if (ls_json_parse_line(&c->doc, c->path, c->line, (size_t)length, c->number, c->host, &why) ==
+        LS_OK)
+        return true;
+    differs(c, c->number, 0, "the line cannot be read: %.400s", why.text);
+    close_file(c);
+    return false;
+}
+
+/* Reads on to the next record that can be compared. */
+static void next(ls_records_check *c)
+{
+    while (read_line(c)) {
+        const cJSON *record = ls_json_root(c->doc);
+        c->type = type_of(record);
+        if (c->number == 1 && c->type == LS_RECORD_RESUME)
+            c->partial = c->skips = true;
+        if (member(record, "missing_records"))
+            c->partial = c->skips = true;
+        if (c->type == LS_RECORD_TYPES)
+            differs(c, c->number, 0, "a record of an unknown type");
+        if (is_compared(&c->order, c, c->type, record))
+            return;
+    }
+}
+
+/* ---- comparing ------------------------------------------------------------------------------ */
+
+/* Writes a value for a message. */
+static void show(char out[80], const cJSON *value, const ls_host *host)
+{
+    ls_json_writer w;
+    ls_json_writer_init(&w, 0, host);
+    if (value)
+        ls_json_put_node(&w, NULL, value);
+    const char *text = value ? ls_json_writer_text(&w, NULL, NULL) : NULL;
+    snprintf(out, 80, "%.70s", text ? text : "nothing");
+    ls_json_writer_fini(&w);
+}
+
+/* Compares the values of a key. `object`: name of the object in the record, or NULL. */
+static void compare_key(ls_records_check *c, const cJSON *mine, const char *object, const char *key)
+{
+    const cJSON *theirs = ls_json_root(c->doc);
+    char place[LS_JSON_PLACE], here[80], there[80], name[64];
+    const cJSON *a = member(object ? member(mine, object) : mine, key);
+    const cJSON *b = member(object ? member(theirs, object) : theirs, key);
+    snprintf(place, sizeof place, "%s%s%s", object ? object : "", object ? "." : "", key);
+    if (!ls_json_differs(place, a, b))
+        return;
+    show(here, a, c->host);
+    show(there, b, c->host);
+    differs(c, c->number, step_of(c->type, mine), "the record %s has %s %s; the replay has %s",
+            name_of(name, c->type, mine), place, there, here);
+}
+
+/* Returns whether a key is the same in each replay of these steps. */
+static bool is_fixed(const ls_records_check *c, const ls_record_key *row)
+{
+    static const char *const of_whole[] = {"best", "stopped_early", "skipped_steps", NULL};
+    if (row->varies || strcmp(row->key, "lockstep") == 0 || strcmp(row->key, "data") == 0)
+        return false;
+    for (int i = 0; of_whole[i]; i++)
+        if (!c->whole && strcmp(row->key, of_whole[i]) == 0)
+            return false;
+    return true;
+}
+
+static void compare(ls_records_check *c, const cJSON *mine)
+{
+    if (type_of(mine) != c->type) {
+        differs(c, c->number, 0, "a record of the type %s; the replay has one of the type %s",
+                ls_record_names[c->type], ls_record_names[type_of(mine)]);
+        return;
+    }
+    for (const ls_record_key *row = ls_record_keys; row->key; row++) {
+        if (row->in & 1u << c->type && is_fixed(c, row))
+            compare_key(c, mine, NULL, row->key);
+        if (c->type == LS_RECORD_RUN_START && row->in & 1u << LS_PART_DATA &&
+            strcmp(row->key, "source") != 0)
+            compare_key(c, mine, "data", row->key);
+    }
+}
+
+/* Passes over, or refuses, records of the file that are before the replay's record `order`. */
+static void catch_up(ls_records_check *c, uint64_t order)
+{
+    char name[64];
+    while (c->doc && !c->wrong[0] && c->order < order) {
+        if (!c->skips)
+            differs(c, c->number, step_of(c->type, ls_json_root(c->doc)),
+                    "the record %s is not in the replay",
+                    name_of(name, c->type, ls_json_root(c->doc)));
+        next(c);
+    }
+}
+
+/* Compares a record of the replay that has the order `order`. */
+static void compare_next(ls_records_check *c, int type, const cJSON *mine, uint64_t order)
+{
+    char name[64];
+    catch_up(c, order);
+    if (c->doc && c->order == order) {
+        compare(c, mine);
+        c->skips = false;
+        next(c);
+    } else if (!(c->partial && c->skips)) {
+        differs(c, 0, step_of(type, mine), "the record %s is missing", name_of(name, type, mine));
+    }
+}
+
+void ls_check_record(ls_records_check *c, const char *json, size_t length)
+{
+    uint64_t order;
+    ls_json *doc = NULL;
+    if (c->wrong[0] || !c->path ||
+        ls_json_parse(&doc, "a record", json, length, c->host, NULL) != LS_OK)
+        return;
+    const cJSON *mine = ls_json_root(doc);
+    const int type = type_of(mine);
+    /* the totals of an epoch are known only if all its steps were replayed */
+    const bool in_part =
+        type == LS_RECORD_EPOCH && (number_of(mine, "epoch") - 1) * c->steps < c->from;
+    if (is_compared(&order, c, type, mine) && !in_part)
+        compare_next(c, type, mine, order);
+    ls_json_destroy(doc);
+}
+
+/* ---- all records ---------------------------------------------------------------------------- */
+
+void ls_check_records_begin(ls_records_check *c, const char *path, uint64_t steps, bool whole,
+                            const ls_host *host)
+{
+    *c = (ls_records_check){.host = host, .path = path, .steps = steps, .whole = whole};
+    c->file = fopen(path, "re");
+    if (!c->file && errno == ENOENT)
+        c->path = NULL;
+    else if (!c->file)
+        differs(c, 0, 0, "the file cannot be opened");
+    if (c->file)
+        next(c);
+}
+
+void ls_check_records_from(ls_records_check *c, uint64_t steps)
+{
+    c->from = steps;
+    c->skips = true;
+}
+
+void ls_check_records_end(ls_records_check *c)
+{
+    char name[64];
+    if (c->path && c->doc && !c->wrong[0])
+        differs(c, c->number, 0, "the record %s follows the end of the replay",
+                name_of(name, c->type, ls_json_root(c->doc)));
+}
+
+void ls_check_records_fini(ls_records_check *c)
+{
+    close_file(c);
+    free(c->line);
+    ls_json_destroy(c->doc);
+    c->doc = NULL;
+    c->line = NULL;
+}
