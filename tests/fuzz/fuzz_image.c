@@ -49,7 +49,8 @@ static void fit(const fuzz_file *file, const uint8_t *data, size_t size)
     int status[2];
     for (int i = 0; i < 2; i++) {
         memset(out[i], i == 0 ? 0x11 : 0x22, sizeof out[i]);
-        status[i] = ls_image_fit(out[i], 3, 2, 2, AT_FDCWD, file->path, memory[i], NULL, &err);
+        status[i] = ls_image_fit(out[i], &(ls_picture_form){3, 2, 2, {0}}, AT_FDCWD, file->path,
+                                 memory[i], NULL, &err);
     }
     fuzz_check(status[0] == status[1], "the same file is read the same way");
     fuzz_check(status[0] || memcmp(out[0], out[1], sizeof out[0]) == 0,
@@ -57,7 +58,8 @@ static void fit(const fuzz_file *file, const uint8_t *data, size_t size)
     fuzz_check(!status[0] || strlen(err.text) > 0, "a refusal says why");
     uint8_t same[12];
     memset(same, 0x33, sizeof same);
-    int again = size ? ls_image_fit_bytes(same, 3, 2, 2, file->path, data, size, &none, NULL, &err)
+    int again = size ? ls_image_fit_bytes(same, &(ls_picture_form){3, 2, 2, {0}}, file->path, data,
+                                          size, &none, NULL, &err)
                      : status[0];
     fuzz_check(again == status[0], "in memory it is read the same way");
     fuzz_check(again || memcmp(out[0], same, sizeof same) == 0, "and is the same");
