@@ -856,6 +856,10 @@ const ls_config_key ls_config_keys[] = {
     {"augment", "brightness", LS_KEY_NUMBER, LS_RECIPE, AT(brightness), 0, 0, 1,
      .help = "largest relative change of the brightness of training images: 0.2 multiplies pixels "
              "by 0.8 to 1.2"},
+    {"augment", "resized_crop", LS_KEY_NUMBER, LS_RECIPE, AT(resized_crop), 0, 0, 1,
+     .help = "smallest share of the area of a random part of a training image that is enlarged to "
+             "the whole image; its ratio of width to height is from 3:4 to 4:3. 0.08 is usual for "
+             "networks of ImageNet; 0: images are not enlarged"},
     {"augment", "mixup", LS_KEY_NUMBER, LS_RECIPE, AT(mixup), 0, 0, 0.5,
      .help = "largest share of another row that is mixed into a training row; the share is drawn "
              "for each row, and the other row is the next one in the same shard. Target vectors "
