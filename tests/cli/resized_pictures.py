@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -40,6 +41,10 @@ def weights(run_dir):
     return ends(run_dir, "run_end")["weights_sha256"]
 
 
+def loss_of(model):
+    return json.loads(run("eval", model, "--data", "photos", "--json").stdout)["loss"]
+
+
 def header(path):
     data = pathlib.Path(path).read_bytes()
     return json.loads(data[8:8 + int.from_bytes(data[:8], "little")])
@@ -55,25 +60,60 @@ with tempfile.TemporaryDirectory() as place:
     config = {"data": {"name": "folder", "path": "photos", "validation": 0.25, **KEYS}, "batch_size": 6, "shards": 6,
               "augment": {"resized_crop": 0.3, "flip": True}, "epochs": 3, "devices": "cpu:1",
               "model": {"layers": [{"type": "conv2d", "out": 4, "kernel": 3}, {"type": "relu"}, {"type": "flatten"}, {"type": "dense"}]},
-              "optimizer": {"name": "sgd", "lr": 0.1}, "checkpoint": {"every_steps": 2}}
+              "optimizer": {"name": "sgd", "lr": 0.1}, "checkpoint": {"every_steps": 2, "keep": 20}}
     pathlib.Path("config.json").write_text(json.dumps(config))
     assert "packing" in train("one").stderr
     for workers in (2, 3):
         assert "packing" not in train(f"w{workers}", "--devices", f"cpu:{workers}").stderr
         assert weights(f"w{workers}") == weights("one"), f"{workers} workers"
-    for key in ("augment.resized_crop=0", "augment.resized_crop=0.9"):
-        train("other", "--set", key)
-        assert weights("other") != weights("one"), f"{key} changes nothing"
+    for share in (0, 0.9):
+        train(f"other{share}", "--set", f"augment.resized_crop={share}")
+        assert weights(f"other{share}") != weights("one"), f"{share} changes nothing"
 
-    # the process dies in the second epoch, and the run goes on from its checkpoint
-    died = subprocess.run([trainer, "config.json", "--set", "run_dir=died", "--inject", "kill:5"], capture_output=True, text=True,
-                          env={**os.environ, "XDG_CACHE_HOME": place})
-    print("died:", died.returncode, died.stderr[-300:])
+    # a process that has died in the second epoch has left a checkpoint, from which the run goes on
+    shutil.copytree("one", "died")
+    left = sorted(pathlib.Path("died/checkpoints").glob("step-*.safetensors"))
+    assert left[2].stem == "step-000000004", left
+    for path in [*left[3:], *pathlib.Path("died").glob("weights.*")]:
+        path.unlink()
+    records = pathlib.Path("died/metrics.jsonl")
+    lines = [line for line in records.read_text().splitlines() if json.loads(line)["type"] != "run_end"]
+    records.write_text("\n".join(lines) + "\n")
+    run("--resume", "died")
+    assert weights("died") == weights("one"), "after a kill"
 
     # another size is packed once; the old rule is another one as well
     for key, again in (("interpolation=bilinear", True), ("interpolation=bilinear", False), ("crop=8", True), ("resize=13", True)):
         assert ("packing" in train("null", "--set", f"data.{key}").stderr) == again, key
 
-    # the model file knows the rule: the program, alone with that file, and the rows that were packed agree
-    card = json.loads(header("one/weights.safetensors")["__metadata__"]["lockstep.model"])
-    print(card["preparation"])
+    # the model file knows the rule; the program with that file alone, and a file of packed rows, agree with the run
+    rule = {"version": 4, "rows": "images", "fit": "resize", "resize": 12, "interpolation": "bicubic"}
+    shutil.copy("one/weights.safetensors", "alone.safetensors")
+    said = run("predict", "one", "photos", "--json").stdout
+    assert run("predict", "alone.safetensors", "photos", "--json").stdout == said
+    of_file = loss_of("alone.safetensors")
+    packed = [part for key, value in KEYS.items() for part in ("--set", f"data.{key}={json.dumps(value)}")]
+    run("pack", "photos", "--to", "packed.safetensors", "--quiet", *packed)
+    entry = header("packed.safetensors")
+    assert entry["x"]["shape"] == [20, 3, 8, 10] and json.loads(entry["__metadata__"]["pictures"]) == \
+        {"resize": 12, "interpolation": "bicubic"}, entry
+    config["data"] = {"name": "safetensors", "path": "packed.safetensors", "validation": 0.25}
+    pathlib.Path("config.json").write_text(json.dumps(config))
+    train("packed-run")
+    assert weights("packed-run") == weights("one"), "packed rows"
+    assert run("predict", "packed-run/weights.safetensors", "photos", "--json").stdout == said
+    assert loss_of("packed-run/weights.safetensors") == of_file
+    for path in ("alone.safetensors", "packed-run/weights.safetensors"):
+        text = pathlib.Path(path).read_bytes().replace(b"\\", b"")
+        assert json.dumps(rule, separators=(",", ":")).encode() in text, path
+    run("export", "alone.safetensors", "--to", "alone.onnx")
+    onnx = pathlib.Path("alone.onnx").read_bytes()
+    assert json.dumps(rule, separators=(",", ":")).encode() in onnx, "the metadata of the ONNX file"
+
+    # init looks at the pictures by the rule, and writes it
+    run("init", "photos", "--to", "init.json", "--set", "data.pictures=imagenet")
+    data = json.loads(pathlib.Path("init.json").read_text())["data"]
+    assert data["pictures"] == "imagenet" and not {"image_size", "mean", "std"} & set(data), data
+    shown = json.loads(run("init.json", "--print-config").stdout)["data"]
+    assert (shown["resize"], shown["crop"], shown["interpolation"]) == (256, 224, "bilinear"), shown
+    assert shown["mean"][:3] == [0.485, 0.456, 0.406] and shown["std"][:3] == [0.229, 0.224, 0.225], shown
