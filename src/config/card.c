@@ -160,7 +160,7 @@ static int read_preparation(ls_card *c, const ls_json *doc, const cJSON *node, b
     if (!node)
         return infer_preparation(c, doc, input, floats, err);
     int status = ls_prep_read(&c->prep, doc, node, input, floats, c->config.host, err);
-    const ls_picture_resize *resize = status ? NULL : &c->prep->resize;
+    const ls_prep_resize *resize = status ? NULL : &c->prep->resize;
     if (!resize || !resize->height || ls_prep_covers(resize, c->input.h, c->input.w))
         return status;
     return ls_json_fail_value(err, doc, node, LS_ECONFIG,

@@ -141,7 +141,7 @@ typedef struct picture_rule {
 static const picture_rule picture_rules[] = {{"imagenet",
                                               256,
                                               224,
-                                              LS_BILINEAR,
+                                              LS_PREP_BILINEAR,
                                               3,
                                               {0.485f, 0.456f, 0.406f, 0.406f},
                                               {0.229f, 0.224f, 0.225f, 0.225f}}};
@@ -200,7 +200,7 @@ static void write_sides(ls_json_writer *w, const ls_config *c, const ls_config_k
 static void read_interpolation(ls_config *c, ls_fields *f, const ls_config_key *row,
                                const cJSON *node)
 {
-    static const int bilinear = LS_BILINEAR;
+    static const int bilinear = LS_PREP_BILINEAR;
     const picture_rule *rule = rule_of(c);
     ls_data_keys *k = &c->data_keys;
     const cJSON *resize = cJSON_GetObjectItemCaseSensitive(f->object, "resize"),
@@ -234,7 +234,7 @@ static void read_interpolation(ls_config *c, ls_fields *f, const ls_config_key *
 
 static void write_interpolation(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
 {
-    const ls_picture_resize *r = &c->data_keys.resize;
+    const ls_prep_resize *r = &c->data_keys.resize;
     if (r->height)
         ls_json_put_string(w, row->key, ls_interpolation_names[r->interpolation]);
 }
@@ -616,7 +616,7 @@ bool ls_config_is_set(const ls_config *c, const ls_config_key *row)
         if (row->read == read_pictures)
             return *(const char *const *)value != NULL;
         if (row->read == read_interpolation)
-            return *(const int *)value != LS_BILINEAR;
+            return *(const int *)value != LS_PREP_BILINEAR;
         if (row->read == read_scale)
             return *(const cJSON *const *)value != NULL;
         return row->read == read_names &&

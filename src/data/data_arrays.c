@@ -455,7 +455,7 @@ static void log_remarks(const arrays *a)
 static int read_resize(arrays *a, const ls_dataset_info *info)
 {
     const char *text = ls_tensors_note(&a->all, LS_PACKED_RESIZE), *path = a->split[0].x.path;
-    ls_picture_resize *resize = &a->prep->resize;
+    ls_prep_resize *resize = &a->prep->resize;
     ls_json *doc;
     ls_fields f;
     ls_error why;

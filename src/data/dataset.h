@@ -29,10 +29,10 @@
 
 #include "data/unknown.h"
 #include "hash/hash.h"
+#include "prep/resize.h"
 
 #include <lockstep/data_source.h>
 #include <lockstep/host.h>
-#include <lockstep/model.h>
 #include <lockstep/status.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -260,7 +260,7 @@ typedef struct ls_data_keys {
     int image_size, channels; /* folder: size and channels of the converted images */
     /* Folder: size to which pictures are resized, and the height and width of their centre that is
      * cut out; 0: not set. A width of 0 is that of a single number. */
-    ls_picture_resize resize;
+    ls_prep_resize resize;
     int crop[2];
     const char *pictures; /* folder: name of values for these keys, `mean` and `std` */
     int skip_broken;      /* folder: skip images that cannot be read */

@@ -95,7 +95,7 @@ static void put_remarks(ls_json_writer *w, ls_json_writer *list, const ls_folder
     put_note(w, "remarks", list);
 }
 
-static void put_resize(ls_json_writer *w, ls_json_writer *list, const ls_picture_resize *resize)
+static void put_resize(ls_json_writer *w, ls_json_writer *list, const ls_prep_resize *resize)
 {
     if (!resize->height)
         return;

@@ -5,8 +5,9 @@
 #ifndef DATA_IMAGE_H
 #define DATA_IMAGE_H
 
+#include "prep/resize.h"
+
 #include <lockstep/host.h>
-#include <lockstep/model.h>
 #include <lockstep/status.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,7 +58,7 @@ typedef struct ls_picture_form {
     int channels, height, width; /* 1 (grey) or 3 channels */
     /* Size before the centre is cut out. All 0: the picture is scaled until it just covers height
      * × width (ls_picture_scale), the rule of data.image_size. */
-    ls_picture_resize resize;
+    ls_prep_resize resize;
 } ls_picture_form;
 
 /* Returns the address of `bytes` bytes of `memory` at offset *at, and advances *at. If `memory` is
@@ -76,7 +77,7 @@ void ls_picture_convert(uint8_t *out, int channels, const ls_picture *p);
  * filter); when the picture shrinks by a factor s, the filter is s times as wide. Colours are
  * converted like ls_picture_convert.
  *
- * With f->resize: ls_picture_resize. Returns false if there is no memory. */
+ * With f->resize: ls_prep_resize. Returns false if there is no memory. */
 bool ls_picture_scale(uint8_t *out, const ls_picture_form *f, const ls_picture *p,
                       ls_scratch *scratch, const ls_host *host);
 

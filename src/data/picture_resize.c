@@ -41,7 +41,7 @@ static double filter(int interpolation, double x)
 {
     const double a = -0.5;
     x = x < 0 ? -x : x;
-    if (interpolation == LS_BILINEAR)
+    if (interpolation == LS_PREP_BILINEAR)
         return x < 1 ? 1 - x : 0;
     if (x < 1)
         return ((a + 2) * x - (a + 3)) * x * x + 1;
@@ -51,7 +51,7 @@ static double filter(int interpolation, double x)
 /* Returns how far the filter reaches on both sides of its middle, in samples. */
 static double reach_of(const side *s)
 {
-    return (s->interpolation == LS_BICUBIC ? 2 : 1) * (s->step < 1 ? 1 : s->step);
+    return (s->interpolation == LS_PREP_BICUBIC ? 2 : 1) * (s->step < 1 ? 1 : s->step);
 }
 
 static double middle_of(const side *s, int o)
@@ -195,7 +195,7 @@ static void resize_both(const resizing *r, uint8_t *out)
 }
 
 /* Sets the size of the whole picture once it is resized. */
-static void size_of(int *height, int *width, const ls_picture_resize *to, const ls_picture *p)
+static void size_of(int *height, int *width, const ls_prep_resize *to, const ls_picture *p)
 {
     const int64_t shorter = to->height;
     const bool upright = p->width <= p->height;

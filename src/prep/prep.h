@@ -35,7 +35,7 @@
  * `fit` says how a picture becomes an image of the size of the model's input. "cover": it is scaled
  * until it just covers that size, and the longer side is cut equally at both ends. "resize": it is
  * resized to `resize`, the size of the shorter side or [height, width], and its centre is cut out
- * (ls_picture_resize). A description with "resize" has version 4. Any other description has version
+ * (ls_prep_resize). A description with "resize" has version 4. Any other description has version
  * 2, which older programs read.
  *
  * If the description has `target_mean` and `target_deviation`, the network has learnt the scaled
@@ -78,11 +78,9 @@
 #include "prep/date.h"
 #include "prep/level.h"
 #include "prep/number.h"
-#include "json/fields.h"
+#include "prep/resize.h"
 #include "json/json.h"
-#include "json/writer.h"
 
-#include <lockstep/model.h>
 #include <stdbool.h>
 
 enum {
@@ -173,7 +171,7 @@ typedef struct ls_prep {
     bool target_wide;                       /* the targets are doubles until they are scaled */
     long scale_rows; /* number of streamed rows from which scales were learnt; 0: none */
     /* Field of images: how a picture is resized; all 0: it covers the model's input. */
-    ls_picture_resize resize;
+    ls_prep_resize resize;
     /* Fields of arrays. */
     char type[16];      /* type of the numbers in the file: "u8", "f32"; "": not known */
     int divisor;        /* divisor of the numbers in the file: 255 for bytes, else 1 */
@@ -228,22 +226,6 @@ bool ls_prep_is_name(const char *name, const char *text);
 size_t ls_prep_values(const ls_prep *prep);
 /* Writes the description as the JSON member `key`. */
 void ls_prep_write(ls_json_writer *w, const char *key, const ls_prep *prep);
-
-/* Names of the values of ls_interpolation. The last entry is NULL. */
-extern const char *const ls_interpolation_names[];
-/* Writes how pictures are resized as members of the open JSON object: "resize" and "interpolation".
- * Writes nothing if they are not resized. */
-void ls_prep_write_resize(ls_json_writer *w, const ls_picture_resize *resize);
-/* Reads these members. A missing member "resize" is an error. */
-void ls_prep_read_resize(ls_fields *f, ls_picture_resize *resize);
-/* Reads the value of a key that is one size in pixels, or [height, width]: stores the size in
- * side[0] and 0 in side[1], or both. */
-void ls_prep_read_sides(ls_fields *f, const char *key, const cJSON *node, int side[2]);
-/* Writes such a value. */
-void ls_prep_write_sides(ls_json_writer *w, const char *key, int height, int width);
-/* Returns whether every picture that is resized like this is as large as height × width, so that
- * its centre can be cut out. */
-bool ls_prep_covers(const ls_picture_resize *resize, int height, int width);
 
 /* Reads a description from JSON, and checks that it fits a model whose input is `input` numbers:
  * floats if `floats` is true, else bytes. The caller frees *out. Errors: LS_ECONFIG with line and

@@ -168,14 +168,14 @@ def made(number, height, width, channels):
 def tables():
     """Returns the text of pillow_tables.h."""
     lines = ["/* Pictures that Pillow has resized and cut, made by pictures_as_pillow.py --tables. */",
-             "static const pillow_table tables[] = {"]
+             "/* clang-format off */", "static const pillow_table tables[] = {"]
     for number, (height, width, channels, to, crop, name, of) in enumerate(TABLES):
         row = resized(made(number, height, width, channels).convert("RGB").convert("RGB" if of == 3 else "L"), to, name)
         row = np.asarray(centre(row, crop) if crop else row)
         row = row.reshape(*row.shape[:2], of).transpose(2, 0, 1)
         size = to if isinstance(to, list) else [to, 0]
         lines.append(f"    {{{height}, {width}, {channels}, {{{of}, {row.shape[1]}, {row.shape[2]}, "
-                     f"{{{size[0]}, {size[1]}, LS_{name.upper()}}}}},")
+                     f"{{{size[0]}, {size[1]}, LS_PREP_{name.upper()}}}}},")
         numbers = [str(sample) for sample in row.flatten()]
         text = ["     {"]
         for at, number_text in enumerate(numbers):
@@ -185,7 +185,7 @@ def tables():
                 text.append("      ")
             text[-1] += more
         lines += text
-    return "\n".join([*lines, "};"]) + "\n"
+    return "\n".join([*lines, "};", "/* clang-format on */"]) + "\n"
 
 
 def main(trainer):

@@ -546,13 +546,13 @@ static void pictures_keep_their_size_before_the_cut(void **state)
                       pair[] = RESIZED(",\"resize\":[48,192],\"interpolation\":\"bicubic\"");
     p = reads(number, 4, false);
     assert_true(p->resize.height == 256 && !p->resize.width &&
-                p->resize.interpolation == LS_BILINEAR);
+                p->resize.interpolation == LS_PREP_BILINEAR);
     assert_true(ls_prep_covers(&p->resize, 256, 200) && !ls_prep_covers(&p->resize, 200, 257));
     writes(p, number);
     ls_prep_free(p);
     p = reads(pair, 4, false);
     assert_true(p->resize.height == 48 && p->resize.width == 192 &&
-                p->resize.interpolation == LS_BICUBIC);
+                p->resize.interpolation == LS_PREP_BICUBIC);
     assert_true(ls_prep_covers(&p->resize, 48, 192) && !ls_prep_covers(&p->resize, 49, 1));
     writes(p, pair);
     ls_prep_free(p);
