@@ -290,7 +290,10 @@ static int turn_and_resize(ls_image *i, uint8_t *pixels, const ls_picture_form *
         return status ? status : ls_image_no_memory(i);
     uint8_t *turned = planes + (size_t)channels * area;
     const ls_picture p = picture_of(i);
-    ls_picture_convert(planes, channels, &p);
+    if (channels == 1 && i->channels > 1)
+        ls_picture_grey(planes, p.pixel, area, p.channels);
+    else
+        ls_picture_convert(planes, channels, &p);
     ls_picture_turn(turned, planes, channels, i->height, i->width, i->turn);
     one.channels = channels == 3 ? 1 : form->channels;
     for (int c = 0; status == LS_OK && c < channels; c++) {

@@ -81,10 +81,14 @@ void ls_picture_convert(uint8_t *out, int channels, const ls_picture *p);
 bool ls_picture_scale(uint8_t *out, const ls_picture_form *f, const ls_picture *p,
                       ls_scratch *scratch, const ls_host *host);
 
+/* Converts `count` pixels of `step` bytes, whose first three are red, green and blue, to grey, with
+ * the weights and the rounding of Pillow's convert("L"). Resized pictures become grey in this way.
+ */
+void ls_picture_grey(uint8_t *out, const uint8_t *rgb, size_t count, int step);
+
 /* Resizes a picture to f->resize, with the bytes of Pillow's Image.resize, and cuts out the centre
  * with the size of the row, as torchvision's CenterCrop does. The resized picture must be at least
- * as large as the row. Colours become grey as by Pillow's convert("L"). Returns false if there is
- * no memory. */
+ * as large as the row. Returns false if there is no memory. */
 bool ls_picture_resize_to(uint8_t *out, const ls_picture_form *f, const ls_picture *p,
                           ls_scratch *scratch, const ls_host *host);
 

@@ -112,10 +112,9 @@ static void lay_side(side *s, char *memory, size_t *at)
     s->share = ls_scratch_take(memory, at, n * (size_t)s->most * sizeof *s->share);
 }
 
-/* Converts a line to grey, with the rounding of Pillow's convert("L"). */
-static void line_to_grey(uint8_t *restrict to, const uint8_t *rgb, int width, int step)
+void ls_picture_grey(uint8_t *restrict to, const uint8_t *rgb, size_t count, int step)
 {
-    for (int x = 0; x < width; x++, rgb += step)
+    for (size_t x = 0; x < count; x++, rgb += step)
         to[x] = (uint8_t)((19595u * rgb[0] + 38470u * rgb[1] + 7471u * rgb[2] + 0x8000u) >> 16);
 }
 
@@ -131,7 +130,7 @@ static void lay_line(const resizing *r, uint8_t *restrict to, int y)
     const uint8_t *from = ls_picture_line(r->from, y);
     const int step = r->from->channels, width = r->from->width;
     if (step > 1 && r->channels == 1)
-        line_to_grey(to, from, width, step);
+        ls_picture_grey(to, from, (size_t)width, step);
     for (int c = 0; c < r->channels && !(step > 1 && r->channels == 1); c++)
         for (int x = 0; x < width; x++)
             to[(ptrdiff_t)c * width + x] = from[x * step + c];
