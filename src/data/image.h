@@ -77,7 +77,7 @@ void ls_picture_convert(uint8_t *out, int channels, const ls_picture *p);
  * filter); when the picture shrinks by a factor s, the filter is s times as wide. Colours are
  * converted like ls_picture_convert.
  *
- * With f->resize: ls_prep_resize. Returns false if there is no memory. */
+ * With f->resize: ls_picture_resize_to. Returns false if there is no memory. */
 bool ls_picture_scale(uint8_t *out, const ls_picture_form *f, const ls_picture *p,
                       ls_scratch *scratch, const ls_host *host);
 
