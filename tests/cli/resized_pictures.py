@@ -110,6 +110,15 @@ with tempfile.TemporaryDirectory() as place:
     onnx = pathlib.Path("alone.onnx").read_bytes()
     assert json.dumps(rule, separators=(",", ":")).encode() in onnx, "the metadata of the ONNX file"
 
+    # a file whose pictures would be smaller than its rows is refused
+    for path, command, message in (("alone.safetensors", ("predict", "alone.safetensors", "photos"), 'expected "resize" to at least the 10×8'),
+                                   ("packed.safetensors", ("config.json", "--set", "run_dir=null"), "resized to less than the 10×8")):
+        data = pathlib.Path(path).read_bytes()
+        assert data.count(b'resize\\":12') == 1, path
+        pathlib.Path(path).write_bytes(data.replace(b'resize\\":12', b'resize\\": 7'))
+        refused = run(*command, expect=65).stderr
+        assert message in refused, refused
+
     # init looks at the pictures by the rule, and writes it
     run("init", "photos", "--to", "init.json", "--set", "data.pictures=imagenet")
     data = json.loads(pathlib.Path("init.json").read_text())["data"]
