@@ -63,6 +63,19 @@ typedef enum ls_task {
                           * "huber" and "quantile"), or expected counts ("poisson") */
 } ls_task;
 
+/* How the size of a picture is computed from its samples: as Pillow's Image.resize does it, to the
+ * byte, with the filter of this name, which is as wide as a pixel of the result if the picture
+ * shrinks. */
+typedef enum ls_interpolation { LS_BILINEAR = 0, LS_BICUBIC = 1 } ls_interpolation;
+
+/* Size in pixels to which a picture is resized before its centre is cut out. `width` 0: `height` is
+ * the size of the shorter side, and the picture keeps its proportions. Both 0: the picture is
+ * scaled until it just covers an input row of the model. */
+typedef struct ls_picture_resize {
+    int height, width;
+    int interpolation; /* an ls_interpolation; without a size 0 */
+} ls_picture_resize;
+
 /* Description of a model. */
 typedef struct ls_model_info {
     size_t size;                 /* sizeof(ls_model_info), set by the caller */
@@ -78,6 +91,7 @@ typedef struct ls_model_info {
     double threshold;            /* of two classes and of yes/no answers: the probability from which
                                   * the second class, or yes, is predicted (docs/data.md, "Rare
                                   * classes"); 0.5 unless the file has another one */
+    ls_picture_resize resize;    /* how pictures become rows (ls_model_picture does it) */
 } ls_model_info;
 
 /* Options of ls_model_open. */

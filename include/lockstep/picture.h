@@ -44,15 +44,17 @@ typedef struct ls_picture_options {
  * The image is prepared exactly as by `trainer predict` and by training on a folder of images:
  *
  * - It is rotated as its EXIF orientation says, and the host's log reports the rotation.
- * - It is scaled, with its proportions, to the smallest size that covers the model's height and
- *   width. The part of its longer side that sticks out is then cut off, equally at both ends.
+ * - If the training pictures were resized (ls_model_info.resize), it is resized as they were, with
+ *   the bytes of Pillow's Image.resize, and its centre is cut out. Otherwise it is scaled, with its
+ *   proportions, to the smallest size that covers the model's height and width. The part of its
+ *   longer side that sticks out is then cut off, equally at both ends.
  * - Colour becomes grey if the model reads one channel. Grey becomes three equal channels if the
  *   model reads three.
  * - Transparent pixels are laid on white, and 16-bit samples are reduced to their upper 8 bits.
  *
  * Limits: the dimensions in the file's header are checked before any memory is allocated. An image
  * may have at most 16384 pixels per side and 2^26 pixels in total. A JPEG may have 65500 pixels per
- * side and 2^30 in total, because it is decoded at a reduced size.
+ * side and 2^30 in total, because it is decoded at a reduced size if it is large.
  * Errors: all messages name the image. LS_EDATA (damaged, truncated, not an image, or too large;
  * the message has the offset), LS_EUNSUPPORTED (the model does not read bytes with 1 or 3 channels;
  * the image's format, which the message names, is not supported; or this build lacks the library

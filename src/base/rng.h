@@ -19,6 +19,7 @@ enum {
     LS_STREAM_AUGMENT = 3,      /* augmentation: crop, flip, mixup */
     LS_STREAM_HOLD_OUT = 4,     /* choice of validation rows */
     LS_STREAM_AUGMENT_MORE = 5, /* augmentation: rotation, brightness, erasing */
+    LS_STREAM_AUGMENT_PART = 6, /* augmentation: the part that is enlarged */
     LS_STREAM_DROPOUT = 0x1000, /* first of the dropout layers' streams */
     LS_STREAM_INIT = 0x100000   /* initial parameters: this number plus the parameter's position */
 };

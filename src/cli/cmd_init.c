@@ -183,8 +183,12 @@ static void print_folder(const ls_inspection *l, const cJSON *config, bool train
                     count[s]++;
         fprintf(stream, "  %-24.60s %10zu %10zu\n", k->classes.name[c], count[0], count[1]);
     }
-    fprintf(stream, "  scaled to %d×%d and cut to the middle (data.image_size)\n", l->height,
-            l->width);
+    if (l->given.keys.resize.height)
+        fprintf(stream, "  resized, and cut to the middle, %d×%d (%s)\n", l->height, l->width,
+                l->given.keys.pictures ? "data.pictures" : "data.resize");
+    else
+        fprintf(stream, "  scaled to %d×%d and cut to the middle (data.image_size)\n", l->height,
+                l->width);
     if (number_of(augment, "crop") > 0 || is_true(augment, "flip"))
         fprintf(stream, "  training pictures are %s%s%s (augment)\n",
                 number_of(augment, "crop") > 0 ? "shifted" : "",
@@ -504,10 +508,11 @@ static void put_data(ls_json_writer *w, const ls_inspection *l)
         put_arrays(w, l);
     else {
         ls_json_put_string(w, "path", l->path);
-        ls_json_put_int(w, "image_size", l->height);
+        if (!l->given.keys.resize.height)
+            ls_json_put_int(w, "image_size", l->height);
         ls_json_put_int(w, "channels", l->channels);
     }
-    if (l->kind->form != LS_DATA_TABLE && !l->each) {
+    if (l->kind->form != LS_DATA_TABLE && !l->each && !l->given.keys.pictures) {
         ls_json_put_float(w, "mean", (float)l->mean);
         ls_json_put_float(w, "std", (float)l->deviation);
     }

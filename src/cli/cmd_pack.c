@@ -2,6 +2,7 @@
  * the packing. */
 #include "base/clock.h"
 #include "cli/cli.h"
+#include "config/given.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -62,6 +63,8 @@ static const char pack_help[] =
     "  --size N         height and width in pixels: images are scaled until the shorter side\n"
     "                   fits, and cropped to the middle (32)\n"
     "  --channels N     3 for colours, 1 for grey (3)\n"
+    "  --set KEY=VALUE  a key of the config that is about pictures, such as\n"
+    "                   data.pictures=imagenet or data.resize=[48,192]; repeatable\n"
     "  --threads N      number of threads (one for each CPU)\n"
     "  --skip-broken    leaves out images that cannot be read, and reports their number\n"
     "  --quiet          no progress\n"
@@ -74,20 +77,45 @@ static void on_log(void *user, ls_log_level level, const char *text)
     cli_say("%s", text);
 }
 
+/* Reads the keys about pictures. The options --size and --channels are short for two of them; 0:
+ * the option is absent. */
+static int read_form(ls_picture_form *out, cli_list *set, int size, int channels,
+                     const ls_host *host, ls_error *err)
+{
+    char text[2][40];
+    ls_inspection look = {.host = host};
+    ls_given_data *given;
+    set->item[set->count++] = "data.name=\"folder\"";
+    snprintf(text[0], sizeof text[0], "data.image_size=%d", size);
+    snprintf(text[1], sizeof text[1], "data.channels=%d", channels);
+    if (size)
+        set->item[set->count++] = text[0];
+    if (channels)
+        set->item[set->count++] = text[1];
+    const int status = ls_given_data_read(&given, &look, set->item, set->count, err);
+    if (status == LS_OK)
+        *out = ls_form_of_keys(&look.given.keys);
+    ls_given_data_free(given);
+    return status;
+}
+
 int cli_pack_verb(int argc, char **argv, const ls_registry *registry)
 {
     const char *to = NULL;
     bool quiet = false;
     cli_folder_view view;
-    ls_folder_desc p = {.size = 32, .channels = 3, .pictures = lockstep_pictures()};
+    int size = 0, channels = 0;
+    cli_list set = {.count = 0};
+    ls_folder_desc p = {.pictures = lockstep_pictures()};
     const ls_host host = {.size = sizeof host, .log = on_log};
     ls_error err;
     (void)registry;
     const cli_option options[] = {
         {CLI_TEXT, "to", .value = &to},
         {CLI_TEXT, "test", .value = &p.test_folder},
-        {CLI_WHOLE, "size", .whole = &p.size, .least = 1, .greatest = 4096},
-        {CLI_WHOLE, "channels", .whole = &p.channels, .least = 1, .greatest = 3},
+        {CLI_WHOLE, "size", .whole = &size, .least = 1, .greatest = 4096},
+        {CLI_WHOLE, "channels", .whole = &channels, .least = 1, .greatest = 3},
+        {CLI_LIST, "set", .list = &set, .most = CLI_SET_MAX},
         {CLI_WHOLE, "threads", .whole = &p.threads, .least = 1, .greatest = LS_FOLDER_THREADS},
         {CLI_FLAG, "skip-broken", .flag = &p.skip_broken},
         {CLI_FLAG, "quiet", .flag = &quiet},
@@ -99,11 +127,13 @@ int cli_pack_verb(int argc, char **argv, const ls_registry *registry)
         return code;
     if (!to)
         return cli_usage("pack", "--to FILE is missing", "");
-    if (p.channels == 2)
+    if (channels == 2)
         return cli_usage("pack", "--channels: expected 1 or 3, found ", "2");
     cli_watch_folder(&view, quiet);
     p.watch = &view.watch;
     p.program = cli_program();
-    const int status = ls_folder_pack(to, &p, &host, &err);
+    int status = read_form(&p.form, &set, size, channels, &host, &err);
+    if (status == LS_OK)
+        status = ls_folder_pack(to, &p, &host, &err);
     return status ? cli_fail(status, err.text) : cli_flush();
 }

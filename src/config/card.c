@@ -178,8 +178,16 @@ static int read_preparation(ls_card *c, const ls_json *doc, const cJSON *node, b
 {
     const size_t input = (size_t)c->input.c * (size_t)c->input.h * (size_t)c->input.w;
     c->has_preparation = node;
-    return node ? ls_prep_read(&c->prep, doc, node, input, floats, c->config.host, err)
-                : infer_preparation(c, doc, input, floats, err);
+    if (!node)
+        return infer_preparation(c, doc, input, floats, err);
+    int status = ls_prep_read(&c->prep, doc, node, input, floats, c->config.host, err);
+    const ls_prep_resize *resize = status ? NULL : &c->prep->resize;
+    if (!resize || !resize->height || ls_prep_covers(resize, c->input.h, c->input.w))
+        return status;
+    return ls_json_fail_value(err, doc, node, LS_ECONFIG,
+                              "preparation: expected \"resize\" to at least the %d×%d pixels of "
+                              "the model's input",
+                              c->input.w, c->input.h);
 }
 
 static int read_fields(ls_card *c, ls_json *doc, ls_error *err)

@@ -137,6 +137,7 @@ typedef struct ls_config {
     ls_gather preprocessing;    /* normalisation, and augmentation of training rows */
     /* values of the keys brightness and mixup; `preprocessing` has them in units of 1/256 */
     double brightness, mixup;
+    double resized_crop; /* value of the key; `preprocessing` has it in units of 1/65536 */
     int capacities; /* number of entries of `capacity`; 0: all devices are equally fast */
     double capacity[LS_DEVICES_MAX]; /* [capacities]: relative speed of each device */
     const char *run_dir;             /* path; "": no directory; NULL: runs/<time>-<name> */

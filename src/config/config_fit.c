@@ -173,6 +173,8 @@ static int check_augment(const ls_config *c, const ls_dataset_info *info, ls_err
         key = "augment.erase";
     else if (g->brightness)
         key = "augment.brightness";
+    else if (g->part)
+        key = "augment.resized_crop";
     if (key && info->height * info->width == 1)
         return ls_config_fail(
             err, c, key, LS_ECONFIG,
@@ -223,6 +225,9 @@ int ls_config_fit_data(ls_config *c, const ls_dataset_info *info, uint32_t rows,
     c->preprocessing.targets = info->targets;
     c->preprocessing.brightness = (int)(c->brightness * 256 + 0.5);
     c->preprocessing.mixup = (int)(c->mixup * 256 + 0.5);
+    c->preprocessing.part = (int)(c->resized_crop * 65536 + 0.5);
+    if (c->resized_crop > 0 && !c->preprocessing.part)
+        c->preprocessing.part = 1;
     int status = check_augment(c, info, err);
     if (status)
         return status;

@@ -30,8 +30,7 @@ int ls_config_folder(ls_folder_desc *out, const ls_config *c, const ls_trainer_o
     int status = o->sys ? ls_sized_take(&sys, sizeof sys, o->sys, "ls_trainer_sys", err) : LS_OK;
     *out = (ls_folder_desc){.folder = c->data_path,
                             .test_folder = c->data_keys.test_path,
-                            .size = c->data_keys.image_size,
-                            .channels = c->data_keys.channels,
+                            .form = ls_form_of_keys(&c->data_keys),
                             .skip_broken = c->data_keys.skip_broken,
                             .pictures = sys.pictures,
                             .watch = sys.folder_watch,

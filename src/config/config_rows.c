@@ -120,6 +120,125 @@ static void check_numbers(ls_fields *f, const ls_config_key *row, const cJSON *n
                            row->max, unit);
 }
 
+/* Returns whether the config sets the key, and not only a file that Lockstep wrote, which has all
+ * keys. Only a key of such a file has a place in the text; an assignment of the caller's has none.
+ */
+static bool is_chosen(const ls_config *c, const ls_fields *f, const char *key)
+{
+    const cJSON *node = cJSON_GetObjectItemCaseSensitive(f->object, key);
+    int line, column;
+    return node && !(c->written && ls_json_where(f->doc, node, false, &line, &column) == LS_OK);
+}
+
+/* The values that data.pictures stands for. */
+typedef struct picture_rule {
+    const char *name;
+    int resize, crop, interpolation, channels;
+    float mean[4], std[4];
+} picture_rule;
+
+/* "imagenet": the rule of torchvision's networks for ImageNet, ImageClassification() */
+static const picture_rule picture_rules[] = {{"imagenet",
+                                              256,
+                                              224,
+                                              LS_PREP_BILINEAR,
+                                              3,
+                                              {0.485f, 0.456f, 0.406f, 0.406f},
+                                              {0.229f, 0.224f, 0.225f, 0.225f}}};
+
+/* Returns the rule that data.pictures names; NULL: none. */
+static const picture_rule *rule_of(const ls_config *c)
+{
+    for (size_t i = 0; c->data_keys.pictures && i < sizeof picture_rules / sizeof *picture_rules;
+         i++)
+        if (strcmp(picture_rules[i].name, c->data_keys.pictures) == 0)
+            return &picture_rules[i];
+    return NULL;
+}
+
+/* Fails because the key has another value than data.pictures gives it. */
+static void fail_rule(const ls_config *c, ls_fields *f, const cJSON *node, const char *key)
+{
+    ls_fields_fail(f, node,
+                   "%s: contradicts data.pictures \"%s\", which has a value for it; remove one of "
+                   "the two",
+                   key, c->data_keys.pictures);
+}
+
+static void read_pictures(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
+{
+    const char *none = NULL;
+    ls_field_text(f, row->key, &none, &c->data_keys.pictures);
+    if (c->data_keys.pictures && !rule_of(c))
+        ls_fields_fail(f, node, "pictures: expected \"%s\", found \"%.40s\"", picture_rules[0].name,
+                       c->data_keys.pictures);
+}
+
+/* Reads data.resize or data.crop: one size in pixels, or [height, width]. */
+static void read_sides(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
+{
+    int *side = value_of(c, row);
+    const picture_rule *rule = rule_of(c);
+    const int fallback = !rule ? 0 : side == c->data_keys.crop ? rule->crop : rule->resize;
+    side[0] = fallback;
+    side[1] = 0;
+    if (node)
+        ls_prep_read_sides(f, row->key, node, side);
+    if (rule && (side[0] != fallback || side[1]))
+        fail_rule(c, f, node, row->key);
+}
+
+static void write_sides(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+{
+    const int *side = value_in(c, row);
+    if (side[0])
+        ls_prep_write_sides(w, row->key, side[0], side[1]);
+}
+
+/* Reads data.interpolation, and checks that the keys about pictures, of which it is the last, go
+ * together. */
+static void read_interpolation(ls_config *c, ls_fields *f, const ls_config_key *row,
+                               const cJSON *node)
+{
+    static const int bilinear = LS_PREP_BILINEAR;
+    const picture_rule *rule = rule_of(c);
+    ls_data_keys *k = &c->data_keys;
+    const cJSON *resize = cJSON_GetObjectItemCaseSensitive(f->object, "resize"),
+                *crop = cJSON_GetObjectItemCaseSensitive(f->object, "crop");
+    ls_field_choice(f, row->key, ls_interpolation_names, rule ? &rule->interpolation : &bilinear,
+                    &k->resize.interpolation);
+    if (rule && k->resize.interpolation != rule->interpolation)
+        fail_rule(c, f, node, row->key);
+    if (rule && k->channels != rule->channels)
+        fail_rule(c, f, cJSON_GetObjectItemCaseSensitive(f->object, "channels"), "channels");
+    if (k->crop[0] && !k->resize.height)
+        ls_fields_fail(f, crop, "crop: cuts out the centre of resized pictures; set data.resize");
+    else if (node && !k->resize.height)
+        ls_fields_fail(f, node, "interpolation: is how pictures are resized; set data.resize");
+    else if (k->resize.height && is_chosen(c, f, "image_size"))
+        ls_fields_fail(f, cJSON_GetObjectItemCaseSensitive(f->object, "image_size"),
+                       "image_size: another rule than %s for the size of pictures; remove one of "
+                       "the two",
+                       resize ? "data.resize" : "data.pictures");
+    else if (k->resize.height && !k->resize.width && !k->crop[0])
+        ls_fields_fail(f, resize,
+                       "resize: %d is the size of the shorter side, so the longer sides differ; "
+                       "set data.crop as well, or [height, width] here",
+                       k->resize.height);
+    else if (!ls_prep_covers(&k->resize, k->crop[0], k->crop[1] ? k->crop[1] : k->crop[0]))
+        ls_fields_fail(f, crop,
+                       "crop: larger than the resized pictures; expected at most %d×%d "
+                       "(height × width), the size of data.resize",
+                       k->resize.height, k->resize.width ? k->resize.width : k->resize.height);
+}
+
+static void write_interpolation(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+{
+    const ls_prep_resize *r = &c->data_keys.resize;
+    if (r->height)
+        ls_json_put_string(w, row->key, ls_interpolation_names[r->interpolation]);
+}
+
 /* Reads one number for all channels, or an array with a number for each channel. If the array is
  * shorter than the number of channels, its last number is used for the remaining ones. An array of
  * more than four numbers is stored as it is; the rows must then have as many channels. */
@@ -127,8 +246,10 @@ static void read_channels(ls_config *c, ls_fields *f, const ls_config_key *row, 
 {
     float *out = value_of(c, row);
     const int count = cJSON_IsArray(node) ? cJSON_GetArraySize(node) : 1;
+    const picture_rule *rule = rule_of(c);
+    const float *ruled = !rule ? NULL : strcmp(row->key, "mean") == 0 ? rule->mean : rule->std;
     for (int i = 0; i < 4; i++)
-        out[i] = (float)row->fallback;
+        out[i] = ruled ? ruled[i] : (float)row->fallback;
     if (node)
         check_numbers(f, row, node, ", in units of the full pixel range");
     *list_of(c, row) = count > 4 ? node : NULL;
@@ -137,6 +258,9 @@ static void read_channels(ls_config *c, ls_fields *f, const ls_config_key *row, 
             cJSON_IsArray(node) ? cJSON_GetArrayItem(node, i < count ? i : count - 1) : node;
         out[i] = (float)value->valuedouble;
     }
+    for (int i = 0; i < 4 && ruled; i++)
+        if (count > 4 || out[i] != ruled[i])
+            fail_rule(c, f, node, row->key);
 }
 
 /* Reads the fixed scale of targets: a number, or a list of numbers. */
@@ -166,16 +290,6 @@ static void write_channels(ls_json_writer *w, const ls_config *c, const ls_confi
     for (int i = 0; i < 4; i++)
         ls_json_put_float(w, NULL, values[i]);
     ls_json_close(w);
-}
-
-/* Returns whether the config sets the key, and not only a file that Lockstep wrote, which has all
- * keys. Only a key of such a file has a place in the text; an assignment of the caller's has none.
- */
-static bool is_chosen(const ls_config *c, const ls_fields *f, const char *key)
-{
-    const cJSON *node = cJSON_GetObjectItemCaseSensitive(f->object, key);
-    int line, column;
-    return node && !(c->written && ls_json_where(f->doc, node, false, &line, &column) == LS_OK);
 }
 
 /* Reads checkpoint.every_seconds. Who chooses after how many steps or epochs checkpoints are saved,
@@ -497,6 +611,12 @@ bool ls_config_is_set(const ls_config *c, const ls_config_key *row)
     case LS_KEY_CUSTOM:
         if (row->read == read_standardize)
             return !c->written && *(const int *)value > 0;
+        if (row->read == read_sides)
+            return *(const int *)value != 0;
+        if (row->read == read_pictures)
+            return *(const char *const *)value != NULL;
+        if (row->read == read_interpolation)
+            return *(const int *)value != LS_PREP_BILINEAR;
         if (row->read == read_scale)
             return *(const cJSON *const *)value != NULL;
         return row->read == read_names &&
@@ -621,6 +741,22 @@ const ls_config_key ls_config_keys[] = {
      .help = "`folder`: height and width in pixels to which images are resized and cropped"},
     {"data", "channels", LS_KEY_INT, LS_RECIPE, AT(data_keys.channels), 3, 1, 3,
      .help = "`folder`: 3 for colour, 1 for grey"},
+    {"data", "pictures", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.pictures), .read = read_pictures,
+     .write = write_text,
+     .help = "`folder`: values for several keys at once. `\"imagenet\"`: `resize` 256, `crop` 224, "
+             "`interpolation` `\"bilinear\"`, `channels` 3, `mean` [0.485, 0.456, 0.406] and `std` "
+             "[0.229, 0.224, 0.225], as most networks that were trained on ImageNet want them "
+             "([pictures as a network wants them](data.md#pictures-as-a-network-wants-them))"},
+    {"data", "resize", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.resize.height), FORM(sides),
+     .help = "`folder`, instead of `data.image_size`: size in pixels to which images are resized, "
+             "with the bytes of Pillow: one number for the shorter side, or [height, width]"},
+    {"data", "crop", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.crop), FORM(sides),
+     .help = "`folder`, with `data.resize`: height and width of the centre that is cut out of a "
+             "resized image: one number, or [height, width]; absent: the whole image"},
+    {"data", "interpolation", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.resize.interpolation),
+     .text = "\"bilinear\"", FORM(interpolation),
+     .help = "`folder`, with `data.resize`: filter of the resizing, `\"bilinear\"` or "
+             "`\"bicubic\"`"},
     {"data", "skip_broken", LS_KEY_BOOL, LS_RECIPE, AT(data_keys.skip_broken),
      .help = "`folder`: images that cannot be read are skipped, counted and named; otherwise they "
              "end the run"},
@@ -726,6 +862,10 @@ const ls_config_key ls_config_keys[] = {
     {"augment", "brightness", LS_KEY_NUMBER, LS_RECIPE, AT(brightness), 0, 0, 1,
      .help = "largest relative change of the brightness of training images: 0.2 multiplies pixels "
              "by 0.8 to 1.2"},
+    {"augment", "resized_crop", LS_KEY_NUMBER, LS_RECIPE, AT(resized_crop), 0, 0, 1,
+     .help = "smallest share of the area of a random part of a training image that is enlarged to "
+             "the whole image; its ratio of width to height is from 3:4 to 4:3. 0.08 is usual for "
+             "networks of ImageNet; 0: images are not enlarged"},
     {"augment", "mixup", LS_KEY_NUMBER, LS_RECIPE, AT(mixup), 0, 0, 0.5,
      .help = "largest share of another row that is mixed into a training row; the share is drawn "
              "for each row, and the other row is the next one in the same shard. Target vectors "

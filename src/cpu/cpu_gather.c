@@ -224,11 +224,12 @@ static ls_change draw_change(const gather_op *g, uint32_t row)
 {
     const ls_step_args *args = g->base.b.args;
     const ls_tensor *y = &g->base.op.y;
-    uint32_t v[4], more[4];
+    uint32_t v[4], more[4], place[4];
     ls_change c;
     ls_rng_words(v, args->seed, LS_STREAM_AUGMENT, args->epoch, row);
     ls_rng_words(more, args->seed, LS_STREAM_AUGMENT_MORE, args->epoch, row);
-    ls_change_draw(&c, &g->augment, y->h, y->w, v, more);
+    ls_rng_words(place, args->seed, LS_STREAM_AUGMENT_PART, args->epoch, row);
+    ls_change_draw(&c, &g->augment, y->h, y->w, v, more, place);
     return c;
 }
 
@@ -407,14 +408,16 @@ int ls_cpu_gather_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
     if (k->crop < 0 || k->crop > x->h + x->w)
         return ls_fail(err, LS_EINVAL, "gather: a crop of %d pixels for images of %d×%d", k->crop,
                        x->h, x->w);
-    if (!ls_augment_fits(k->rotate, k->erase, k->brightness, k->mixup))
+    if (!ls_augment_fits(k->rotate, k->erase, k->brightness, k->mixup, k->part))
         return ls_fail(err, LS_EINVAL,
-                       "gather: at most 45 degrees, 256 256ths of brightness and 128 of mixup");
+                       "gather: at most 45 degrees, 256 256ths of brightness, 128 of mixup, and "
+                       "65536 65536ths of the area");
     gather_op *g = (gather_op *)ls_lanes_op_alloc(sizeof *g, &gather_impl, device, desc);
     if (!g)
         return ls_fail(err, LS_ENOMEM, "out of memory for an op of gather");
     if (desc->training)
-        g->augment = (ls_augment){k->crop, k->flip, k->rotate, k->erase, k->brightness, k->mixup};
+        g->augment =
+            (ls_augment){k->crop, k->flip, k->rotate, k->erase, k->brightness, k->mixup, k->part};
     g->rule = *k;
     ls_lanes_op_set_y(&g->base, x->c, x->h, x->w);
     if (ls_few_wanted(desc))

@@ -37,6 +37,7 @@ static int gather_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
         .erase = random ? g->erase : 0,
         .brightness = random ? g->brightness : 0,
         .mixup = random ? g->mixup : 0,
+        .part = random ? g->part : 0,
         .floats = g->floats,
         .words = g->targets > 0 ? g->targets : 1,
         .vectors = g->targets > 0,
@@ -57,10 +58,11 @@ static int check_gather(const ls_op_desc *d, ls_error *err)
         return ls_fail(err, LS_EINVAL,
                        "gather: crop is %d pixels; it must be from 0 to %d, height plus width",
                        g->crop, d->x.h + d->x.w);
-    if (!ls_augment_fits(g->rotate, g->erase, g->brightness, g->mixup))
+    if (!ls_augment_fits(g->rotate, g->erase, g->brightness, g->mixup, g->part))
         return ls_fail(
             err, LS_EINVAL,
-            "gather: rotate must be at most 45, brightness at most 256 and mixup at most 128");
+            "gather: rotate must be at most 45, brightness at most 256, mixup at most 128 and part "
+            "at most 65536");
     return LS_OK;
 }
 

@@ -502,6 +502,33 @@ static void log_remarks(const arrays *a)
     ls_json_destroy(doc);
 }
 
+/* Reads how packed images were resized. */
+static int read_resize(arrays *a, const ls_dataset_info *info)
+{
+    const char *text = ls_tensors_note(&a->all, LS_PACKED_RESIZE), *path = a->split[0].x.path;
+    ls_prep_resize *resize = &a->prep->resize;
+    ls_json *doc;
+    ls_fields f;
+    ls_error why;
+    if (!text)
+        return LS_OK;
+    int status = ls_json_parse(&doc, LS_PACKED_RESIZE, text, strlen(text), a->o->host, &why);
+    if (status == LS_OK) {
+        ls_fields_begin(&f, doc, ls_json_root(doc), LS_PACKED_RESIZE, &why);
+        ls_prep_read_resize(&f, resize);
+        status = ls_fields_end(&f);
+        ls_json_destroy(doc);
+    }
+    if (status)
+        return ls_fail(a->o->err, status == LS_ENOMEM ? status : LS_EDATA, "%.200s: %.300s", path,
+                       why.text);
+    if (ls_prep_covers(resize, info->height, info->width))
+        return LS_OK;
+    return ls_fail(a->o->err, LS_EDATA,
+                   "%.200s: its pictures were resized to less than the %d×%d pixels of its rows",
+                   path, info->width, info->height);
+}
+
 /* Creates the preparation of the training rows, whose description is `info`. If the file has class
  * names in its metadata, Lockstep has packed it from a folder of images, and the preparation is
  * that of images. */
@@ -520,6 +547,8 @@ static int prepare(arrays *a, const ls_dataset_info *info)
     ls_prep *p = a->prep;
     p->divisor = info->row_type == LS_ROW_U8 ? 255 : 1;
     p->channels_last = is_last(a, a->split);
+    if (packed && (status = read_resize(a, info)) != LS_OK)
+        return status;
     snprintf(p->type, sizeof p->type, "%s", ls_array_type_name(x->type));
     if (!fills)
         return LS_OK;
@@ -742,7 +771,9 @@ const ls_dataset_kind ls_dataset_npy = {
 const ls_dataset_kind ls_dataset_safetensors = {
     {"safetensors", 0, 0, 0, 0, NULL, KEYS, LS_DATA_TENSORS}, open_safetensors, NULL};
 const ls_dataset_kind ls_dataset_folder = {
-    {"folder", 0, 0, 0, 0, NULL, "test_path classes packed image_size channels skip_broken",
+    {"folder", 0, 0, 0, 0, NULL,
+     "test_path classes packed image_size resize crop interpolation pictures channels "
+     "skip_broken",
      LS_DATA_FOLDER},
     open_folder,
     NULL};

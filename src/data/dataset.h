@@ -29,6 +29,7 @@
 
 #include "data/unknown.h"
 #include "hash/hash.h"
+#include "prep/resize.h"
 
 #include <lockstep/data_source.h>
 #include <lockstep/host.h>
@@ -257,9 +258,14 @@ typedef struct ls_data_keys {
     const cJSON *mean, *std, *target_mean, *target_std;
     int scale_rows;           /* largest number of streamed rows from which scales are learnt */
     int image_size, channels; /* folder: size and channels of the converted images */
-    int skip_broken;          /* folder: skip images that cannot be read */
-    int layout;               /* an ls_row_layout */
-    double validation;        /* fraction of the training rows that is held out for validation */
+    /* Folder: size to which pictures are resized, and the height and width of their centre that is
+     * cut out; 0: not set. A width of 0 is that of a single number. */
+    ls_prep_resize resize;
+    int crop[2];
+    const char *pictures; /* folder: name of values for these keys, `mean` and `std` */
+    int skip_broken;      /* folder: skip images that cannot be read */
+    int layout;           /* an ls_row_layout */
+    double validation;    /* fraction of the training rows that is held out for validation */
     /* with `validation`, number of the fold that is held out, from 1 to 1 / validation; 0: the rows
      * with the lowest random numbers are */
     int fold;

@@ -14,6 +14,9 @@
 
 enum { LS_FOLDER_PATH = 4096 }; /* size of the buffer for the path of a packed file */
 
+/* Returns the form of the rows that a trained model reads. */
+ls_picture_form ls_form_of_input(const ls_input_format *format);
+
 /* Packs a folder into the directory `cache`, unless the cache has a packed file of its present
  * state, and stores the path of the packed file. `format` NULL: the classes are the subfolders of
  * the training images; otherwise they are those of the model that `format` describes. `most`:
@@ -28,8 +31,8 @@ int ls_folder_pack_cached(char path[LS_FOLDER_PATH], const char *cache, uint64_t
  * channels are taken. If the folder contains `train` and `test` (or `val`, `valid`, `validation`),
  * only one of the two is read: `test`, or `train` if the argument `train` is true. Errors:
  * LS_ENOENT, LS_EIO, LS_EDATA (a subfolder whose name is not a class; or an image cannot be read,
- * unless skip_broken is set), LS_EUNSUPPORTED (the model does not classify square images of bytes,
- * with 1 or 3 channels, into classes with names), LS_ENOMEM. */
+ * unless skip_broken is set), LS_EUNSUPPORTED (the model does not classify images of bytes, with 1
+ * or 3 channels, into classes with names), LS_ENOMEM. */
 int ls_folder_read(ls_dataset **out, const ls_input_format *format, const ls_folder_desc *desc,
                    bool train, const ls_host *host, ls_error *err);
 

@@ -107,7 +107,7 @@ static int folder_of(keeps *k, const ls_folder_entry *e)
 static void decode_chunk(const ls_folder_decoder *w, size_t number, keeps *kept)
 {
     const ls_folder_desc *p = w->k->p;
-    const size_t area = (size_t)p->size * (size_t)p->size, first = number * w->each;
+    const size_t area = (size_t)p->form.height * (size_t)p->form.width, first = number * w->each;
     const size_t left = w->list->count - first;
     ls_folder_chunk *c = &w->slot[number % w->slots];
     c->entry = w->list->entry + first;
@@ -122,10 +122,10 @@ static void decode_chunk(const ls_folder_decoder *w, size_t number, keeps *kept)
         uint8_t *to = c->pixels + i * w->k->row;
         const ls_folder_entry *e = &c->entry[i];
         ls_error why = {0};
-        const int status = w->pictures->fit(to, p->channels, p->size, p->size,
-                                            e->is_plain ? folder_of(kept, e) : AT_FDCWD, e->path,
-                                            &kept->image, w->k->host, &why);
-        for (int ch = 0; status == LS_OK && ch < p->channels; ch++)
+        const int status =
+            w->pictures->fit(to, &p->form, e->is_plain ? folder_of(kept, e) : AT_FDCWD, e->path,
+                             &kept->image, w->k->host, &why);
+        for (int ch = 0; status == LS_OK && ch < p->form.channels; ch++)
             add_moments(c, to + (size_t)ch * area, area, ch);
         c->failed[i] = status != LS_OK;
         if (status == LS_OK && kept->image.turned)

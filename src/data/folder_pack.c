@@ -44,13 +44,13 @@ typedef struct output {
 static void write_entry(ls_json_writer *w, const char *name, const ls_folder *k, uint32_t rows,
                         bool labels, uint64_t *at)
 {
-    const int64_t dim[] = {rows, k->p->channels, k->p->size, k->p->size};
+    const int64_t dim[] = {rows, k->p->form.channels, k->p->form.height, k->p->form.width};
     const uint64_t bytes = labels ? sizeof(int32_t) : (uint64_t)k->row;
     ls_safetensors_put_entry(w, name, labels ? "I32" : "U8", dim, labels ? 1 : 4, rows * bytes, at);
 }
 
-/* Ends the JSON array in `list`, and writes it to `w` as a text, because metadata of safetensors
- * files must be texts. */
+/* Ends the JSON array or object in `list`, and writes it to `w` as a text, because metadata of
+ * safetensors files must be texts. */
 static void put_note(ls_json_writer *w, const char *key, ls_json_writer *list)
 {
     ls_json_close(list);
@@ -63,10 +63,10 @@ static void put_note(ls_json_writer *w, const char *key, ls_json_writer *list)
 static void put_moments(ls_json_writer *w, ls_json_writer *list, const output *o)
 {
     const ls_folder_desc *p = o->k->p;
-    const double n = (double)o->rows[0] * p->size * p->size;
+    const double n = (double)o->rows[0] * p->form.height * p->form.width;
     for (int which = 0; which < 2; which++) {
         ls_json_open_array(list, NULL);
-        for (int c = 0; c < p->channels; c++) {
+        for (int c = 0; c < p->form.channels; c++) {
             const double mean = n > 0 ? (double)o->sum[c] / n : 0;
             const double spread =
                 n > 0 ? sqrt(fmax((double)o->squares[c] / n - mean * mean, 0)) : 0;
@@ -95,6 +95,15 @@ static void put_remarks(ls_json_writer *w, ls_json_writer *list, const ls_folder
     put_note(w, "remarks", list);
 }
 
+static void put_resize(ls_json_writer *w, ls_json_writer *list, const ls_prep_resize *resize)
+{
+    if (!resize->height)
+        return;
+    ls_json_open_object(list, NULL);
+    ls_prep_write_resize(list, resize);
+    put_note(w, LS_PACKED_RESIZE, list);
+}
+
 static void write_header(ls_json_writer *w, const ls_folder *k, const output *o, const char *hash)
 {
     static const char *const tensor[2][2] = {{"x", "y"}, {"test_x", "test_y"}};
@@ -106,6 +115,7 @@ static void write_header(ls_json_writer *w, const ls_folder *k, const output *o,
     ls_json_put_string(w, "sha256", hash);
     put_classes(w, &list, &k->classes);
     put_moments(w, &list, o);
+    put_resize(w, &list, &k->p->form.resize);
     put_remarks(w, &list, &k->remarks);
     ls_json_writer_fini(&list);
     ls_json_close(w);
@@ -221,7 +231,7 @@ static int write_images(output *o, ls_folder_decoder *w)
             k->err, LS_EDATA,
             "%.300s: expected images that differ, but all %u training images are equal at %d×%d "
             "pixels%s, so there is nothing to learn from them",
-            k->p->folder, (unsigned)o->rows[0], k->p->size, k->p->size,
+            k->p->folder, (unsigned)o->rows[0], k->p->form.width, k->p->form.height,
             k->laid ? " (transparent pixels were laid on white)" : "");
     return status;
 }
@@ -342,12 +352,29 @@ static int pack_listed(ls_folder *k, const char *to)
     return status;
 }
 
+ls_picture_form ls_form_of_keys(const ls_data_keys *k)
+{
+    ls_picture_form f = {k->channels, k->image_size, k->image_size, k->resize};
+    const int *side = k->crop[0] ? k->crop : &k->resize.height;
+    if (k->resize.height) {
+        f.height = side[0];
+        f.width = side[1] ? side[1] : side[0];
+    }
+    return f;
+}
+
+ls_picture_form ls_form_of_input(const ls_input_format *f)
+{
+    return (ls_picture_form){f->channels, f->height, f->width, f->prep->resize};
+}
+
 static ls_folder begin(const ls_folder_desc *p, const ls_host *host, ls_error *err)
 {
     return (ls_folder){.p = p,
                        .host = host,
                        .err = err,
-                       .row = (size_t)p->channels * (size_t)p->size * (size_t)p->size};
+                       .row = (size_t)p->form.channels * (size_t)p->form.height *
+                              (size_t)p->form.width};
 }
 
 int ls_folder_pack(const char *to, const ls_folder_desc *p, const ls_host *host, ls_error *err)
@@ -370,12 +397,18 @@ int ls_folder_pack(const char *to, const ls_folder_desc *p, const ls_host *host,
 /* version of the conversion from images to rows, and of the packed file; change it when they change
  */
 #define RULE "5"
+/* the same, for images that are resized (ls_picture_resize_to) */
+#define RESIZE_RULE "1"
 
 static void name_cached(char out[96], ls_folder *k)
 {
-    char hex[LS_SHA256_HEX], what[64];
-    const int n = snprintf(what, sizeof what, "%d|%d|%d|" RULE, k->p->size, k->p->channels,
-                           k->p->skip_broken);
+    char hex[LS_SHA256_HEX], what[128];
+    const ls_picture_form *f = &k->p->form;
+    int n =
+        snprintf(what, sizeof what, "%d|%d|%d|" RULE, f->height, f->channels, k->p->skip_broken);
+    if (f->resize.height || f->width != f->height)
+        n += snprintf(what + n, sizeof what - (size_t)n, "|%d|%d|%d|%d|" RESIZE_RULE, f->width,
+                      f->resize.height, f->resize.width, f->resize.interpolation);
     ls_sha256_update(&k->state, what, (size_t)n);
     ls_sha256_final_hex(&k->state, hex);
     snprintf(out, 96, "data-%.32s.safetensors", hex);
@@ -487,17 +520,14 @@ int ls_folder_read(ls_dataset **out, const ls_input_format *format, const ls_fol
 {
     const char *folder = desc->folder;
     ls_folder_desc p = *desc;
-    p.size = format->height;
-    p.channels = format->channels;
+    p.form = ls_form_of_input(format);
     ls_folder k = begin(&p, host, err);
     *out = NULL;
-    if (format->floats || format->height != format->width ||
-        (format->channels != 1 && format->channels != 3) || !format->class_name ||
+    if (format->floats || (format->channels != 1 && format->channels != 3) || !format->class_name ||
         format->classes < 2)
         return ls_fail(
             err, LS_EUNSUPPORTED,
-            "%.300s: a folder of images is for models of square images whose classes have names",
-            folder);
+            "%.300s: a folder of images is for models of images whose classes have names", folder);
     int status = fix_classes(&k, format);
     if (status == LS_OK)
         status = ls_folder_list(&k);

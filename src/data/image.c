@@ -215,14 +215,13 @@ static ls_picture picture_of(const ls_image *i)
         .width = i->width, .height = i->height, .channels = i->channels, .pixel = i->pixel};
 }
 
-static int scale(ls_image *i, uint8_t *out, int channels, int height, int width)
+static int scale(ls_image *i, uint8_t *out, const ls_picture_form *form)
 {
     if (i->kind->scale)
-        return i->kind->scale(i, out, channels, height, width);
+        return i->kind->scale(i, out, form);
     int status = decode(i);
     const ls_picture p = picture_of(i);
-    if (status == LS_OK &&
-        !ls_picture_scale(out, channels, height, width, &p, &i->kept->scaling, i->host))
+    if (status == LS_OK && !ls_picture_scale(out, form, &p, &i->kept->scaling, i->host))
         status = ls_image_no_memory(i);
     return status;
 }
@@ -238,7 +237,8 @@ static int convert(ls_image *i, uint8_t *out, int channels)
 
 static void close_image(const ls_image *i, int status)
 {
-    ls_scratch *const large[] = {&i->kept->file, &i->kept->pixels, &i->kept->scaling};
+    ls_scratch *const large[] = {&i->kept->file, &i->kept->pixels, &i->kept->scaling,
+                                 &i->kept->turning};
     if (i->kind && i->kind->close)
         i->kind->close(i, status);
     for (size_t r = 0; r < sizeof large / sizeof *large; r++)
@@ -257,42 +257,86 @@ static uint8_t *before_turn(const ls_image *i, uint8_t *out, int channels, int h
 
 /* Scales an image and then rotates the small result, which is cheaper than rotating first. The
  * result is the same, because scaling and cutting treat both ends of a side alike. */
-static int fit_and_turn(ls_image *i, uint8_t *pixels, int channels, int height, int width)
+static int cover(ls_image *i, uint8_t *pixels, const ls_picture_form *form)
 {
-    const int high = i->turn > 4 ? width : height, wide = i->turn > 4 ? height : width;
+    const bool lies = i->turn > 4;
+    const int channels = form->channels, high = lies ? form->width : form->height,
+              wide = lies ? form->height : form->width;
+    const ls_picture_form before = {channels, high, wide, {0}};
     uint8_t *out = before_turn(i, pixels, channels, high, wide);
     if (!out)
         return ls_image_no_memory(i);
     if (i->kind->shrink)
         i->kind->shrink(i, high, wide);
-    int status = i->height == high && i->width == wide ? convert(i, out, channels)
-                                                       : scale(i, out, channels, high, wide);
-    i->kept->turned = status == LS_OK && i->turn > 1;
-    if (i->kept->turned)
+    const bool fits = i->height == high && i->width == wide;
+    int status = fits ? convert(i, out, channels) : scale(i, out, &before);
+    if (status == LS_OK && i->turn > 1)
         ls_picture_turn(pixels, out, channels, high, wide, i->turn);
     return status;
 }
 
-static int fit(ls_image *i, int status, uint8_t *pixels, int channels, int height, int width)
+/* Rotates a decoded picture and resizes it, one channel after the other. */
+static int turn_and_resize(ls_image *i, uint8_t *pixels, const ls_picture_form *form)
+{
+    const size_t area = (size_t)i->height * (size_t)i->width,
+                 row = (size_t)form->height * (size_t)form->width;
+    const int channels = i->channels > 1 && form->channels > 1 ? 3 : 1;
+    const bool lies = i->turn > 4;
+    ls_picture_form one = *form;
+    int status = decode(i);
+    uint8_t *planes =
+        status ? NULL : ls_scratch_get(&i->kept->turning, 2 * (size_t)channels * area, i->host);
+    if (!planes)
+        return status ? status : ls_image_no_memory(i);
+    uint8_t *turned = planes + (size_t)channels * area;
+    const ls_picture p = picture_of(i);
+    if (channels == 1 && i->channels > 1)
+        ls_picture_grey(planes, p.pixel, area, p.channels);
+    else
+        ls_picture_convert(planes, channels, &p);
+    ls_picture_turn(turned, planes, channels, i->height, i->width, i->turn);
+    one.channels = channels == 3 ? 1 : form->channels;
+    for (int c = 0; status == LS_OK && c < channels; c++) {
+        const ls_picture plane = {.width = lies ? i->height : i->width,
+                                  .height = lies ? i->width : i->height,
+                                  .channels = 1,
+                                  .pixel = turned + (size_t)c * area};
+        if (!ls_picture_scale(pixels + (size_t)c * row, &one, &plane, &i->kept->scaling, i->host))
+            status = ls_image_no_memory(i);
+    }
+    return status;
+}
+
+/* Resizes an image as Pillow does. It is rotated first, because Pillow rounds the samples between
+ * resizing one direction and the other, and does not treat both ends of a side alike. */
+static int resize(ls_image *i, uint8_t *pixels, const ls_picture_form *form)
+{
+    if (i->kind->shrink)
+        i->kind->shrink(i, i->height, i->width);
+    return i->turn > 1 ? turn_and_resize(i, pixels, form) : scale(i, pixels, form);
+}
+
+static int fit(ls_image *i, int status, uint8_t *pixels, const ls_picture_form *form)
 {
     i->kept->turned = i->kept->laid = false;
     i->kept->largest = 0;
     i->kept->width = i->turn > 4 ? i->height : i->width;
     i->kept->height = i->turn > 4 ? i->width : i->height;
     if (status == LS_OK)
-        status = fit_and_turn(i, pixels, channels, height, width);
+        status = form->resize.height ? resize(i, pixels, form) : cover(i, pixels, form);
+    i->kept->turned = status == LS_OK && i->turn > 1;
     close_image(i, status);
     return status;
 }
 
-int ls_image_fit(uint8_t *pixels, int channels, int height, int width, int folder, const char *path,
+int ls_image_fit(uint8_t *pixels, const ls_picture_form *form, int folder, const char *path,
                  ls_image_memory *kept, const ls_host *host, ls_error *err)
 {
     ls_image i = {.folder = folder, .path = path, .kept = kept, .host = host, .err = err};
-    return fit(&i, open_image(&i, 0, 0), pixels, channels, height, width);
+    return fit(&i, open_image(&i, 0, 0), pixels, form);
 }
 
-int ls_image_fit_bytes(uint8_t *pixels, int channels, int height, int width, const char *name,
+int ls_image_fit_bytes(uint8_t *pixels, const ls_picture_form *form, const char *name,
                        const void *bytes, size_t count, ls_image_memory *kept, const ls_host *host,
                        ls_error *err)
 {
@@ -302,7 +346,7 @@ int ls_image_fit_bytes(uint8_t *pixels, int channels, int height, int width, con
                      ? ls_fail(err, LS_EDATA, "%.300s: expected an image of at most %zu bytes",
                                name, MOST_BYTES)
                      : read_header(&i);
-    return fit(&i, status ? status : check_area(&i), pixels, channels, height, width);
+    return fit(&i, status ? status : check_area(&i), pixels, form);
 }
 
 int ls_image_read(uint8_t *pixels, int channels, int height, int width, const char *path,
@@ -314,7 +358,8 @@ int ls_image_read(uint8_t *pixels, int channels, int height, int width, const ch
         return ls_fail(err, LS_EUNSUPPORTED,
                        "%.300s: the model reads images of %d channels; files have 1 or 3", path,
                        channels);
-    const int status = fit(&i, open_image(&i, height, width), pixels, channels, height, width);
+    const ls_picture_form form = {channels, height, width, {0}};
+    const int status = fit(&i, open_image(&i, height, width), pixels, &form);
     ls_image_memory_free(&kept, host);
     return status;
 }

@@ -5,6 +5,8 @@
 #ifndef DATA_IMAGE_H
 #define DATA_IMAGE_H
 
+#include "prep/resize.h"
+
 #include <lockstep/host.h>
 #include <lockstep/status.h>
 #include <stdbool.h>
@@ -43,17 +45,52 @@ void *ls_scratch_get(ls_scratch *scratch, size_t bytes, const ls_host *host);
 /* Frees the buffer and zeroes *scratch. */
 void ls_scratch_free(ls_scratch *scratch, const ls_host *host);
 
+/* Returns line y of a picture. */
+static inline const uint8_t *ls_picture_line(const ls_picture *p, int y)
+{
+    return p->row ? p->row(p->source, y)
+                  : p->pixel + (size_t)y * (size_t)p->width * (size_t)p->channels;
+}
+
+/* The row into which a picture is converted: its form, and how the picture is fitted to it. This
+ * is the one answer to the question how a picture becomes a row. */
+typedef struct ls_picture_form {
+    int channels, height, width; /* 1 (grey) or 3 channels */
+    /* Size before the centre is cut out. All 0: the picture is scaled until it just covers height
+     * × width (ls_picture_scale), the rule of data.image_size. */
+    ls_prep_resize resize;
+} ls_picture_form;
+
+/* Returns the address of `bytes` bytes of `memory` at offset *at, and advances *at. If `memory` is
+ * NULL, only advances *at, to compute the total size. */
+void *ls_scratch_take(char *memory, size_t *at, size_t bytes);
+
 /* Converts a picture to `out` [channels][height][width]. If `channels` is 1, colours become grey
  * (0.299 red + 0.587 green + 0.114 blue); if it is 3, grey becomes three equal channels. */
 void ls_picture_convert(uint8_t *out, int channels, const ls_picture *p);
 
-/* Scales a picture to height × width and converts it like ls_picture_convert. The picture keeps its
- * proportions: it is scaled until it just covers height × width. Then the longer side is cut
- * equally at both ends. Each output sample is a weighted mean of samples of the picture. Its
- * weights fall linearly from the middle to both sides (a triangle filter); when the picture shrinks
- * by a factor s, the filter is s times as wide. Returns false if there is no memory. */
-bool ls_picture_scale(uint8_t *out, int channels, int height, int width, const ls_picture *p,
+/* Converts a picture to a row `out` [channels][height][width] of the form `f`.
+ *
+ * Without f->resize the picture keeps its proportions: it is scaled until it just covers height ×
+ * width. Then the longer side is cut equally at both ends. Each output sample is a weighted mean of
+ * samples of the picture. Its weights fall linearly from the middle to both sides (a triangle
+ * filter); when the picture shrinks by a factor s, the filter is s times as wide. Colours are
+ * converted like ls_picture_convert.
+ *
+ * With f->resize: ls_picture_resize_to. Returns false if there is no memory. */
+bool ls_picture_scale(uint8_t *out, const ls_picture_form *f, const ls_picture *p,
                       ls_scratch *scratch, const ls_host *host);
+
+/* Converts `count` pixels of `step` bytes, whose first three are red, green and blue, to grey, with
+ * the weights and the rounding of Pillow's convert("L"). Resized pictures become grey in this way.
+ */
+void ls_picture_grey(uint8_t *out, const uint8_t *rgb, size_t count, int step);
+
+/* Resizes a picture to f->resize, with the bytes of Pillow's Image.resize, and cuts out the centre
+ * with the size of the row, as torchvision's CenterCrop does. The resized picture must be at least
+ * as large as the row. Returns false if there is no memory. */
+bool ls_picture_resize_to(uint8_t *out, const ls_picture_form *f, const ls_picture *p,
+                          ls_scratch *scratch, const ls_host *host);
 
 /* Rotates and mirrors `in` [channels][height][width] as the EXIF orientation 1 … 8 says. For the
  * orientations 5 … 8, `out` is [channels][width][height]. `in` and `out` must not overlap. */
@@ -93,9 +130,11 @@ typedef struct ls_image_memory {
 /* Frees the buffers and the decoder. A zeroed structure is allowed. */
 void ls_image_memory_free(ls_image_memory *kept, const ls_host *host);
 
-/* Reads an image of any size and scales it like ls_picture_scale. A JPEG file may have 65500 pixels
- * in a side and 2³⁰ pixels in all, because a large one is decoded at a half, a quarter or an eighth
- * of its size. Files of other formats may have 16384 pixels in a side and 2²⁶ in all.
+/* Reads an image of any size and converts it to a row of the form `form` (ls_picture_scale). A JPEG
+ * file may have 65500 pixels in a side and 2³⁰ pixels in all, because a large one is decoded at a
+ * half, a quarter or an eighth of its size. Files of other formats may have 16384 pixels in a side
+ * and 2²⁶ in all. With form->resize, a JPEG file is decoded at its full size unless it has more
+ * pixels than these.
  *
  * - folder: AT_FDCWD; or, to save system calls, the descriptor of the directory that contains
  *   `path`. The file is then opened by the last component of `path` in that directory, and the
@@ -104,11 +143,11 @@ void ls_image_memory_free(ls_image_memory *kept, const ls_host *host);
  *   Its facts about the last image are set
  *
  * Errors: those of ls_image_read. One thread for each `kept`. */
-int ls_image_fit(uint8_t *pixels, int channels, int height, int width, int folder, const char *path,
+int ls_image_fit(uint8_t *pixels, const ls_picture_form *form, int folder, const char *path,
                  ls_image_memory *kept, const ls_host *host, ls_error *err);
 
 /* Like ls_image_fit, for the `count` bytes of a file in memory. Messages call it `name`. */
-int ls_image_fit_bytes(uint8_t *pixels, int channels, int height, int width, const char *name,
+int ls_image_fit_bytes(uint8_t *pixels, const ls_picture_form *form, const char *name,
                        const void *bytes, size_t count, ls_image_memory *kept, const ls_host *host,
                        ls_error *err);
 

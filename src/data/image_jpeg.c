@@ -303,7 +303,7 @@ static const uint8_t *jpeg_line(void *source, int y)
     return i->pixel + (size_t)(y % 16) * line;
 }
 
-static int scale_jpeg(ls_image *i, uint8_t *out, int channels, int height, int width)
+static int scale_jpeg(ls_image *i, uint8_t *out, const ls_picture_form *form)
 {
     jpeg *j = i->decoder;
     const ls_picture p = {.width = i->width,
@@ -319,7 +319,7 @@ static int scale_jpeg(ls_image *i, uint8_t *out, int channels, int height, int w
     if (setjmp(j->failed))
         return fail_decoding(i, j);
     begin_jpeg(i, j);
-    if (!ls_picture_scale(out, channels, height, width, &p, &i->kept->scaling, i->host))
+    if (!ls_picture_scale(out, form, &p, &i->kept->scaling, i->host))
         return ls_image_no_memory(i);
     /* all lines are decoded, because damage below the area that is kept is an error as well */
     jpeg_line(i, i->height - 1);

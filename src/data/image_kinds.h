@@ -26,7 +26,7 @@ typedef struct ls_image_kind {
     void (*shrink)(ls_image *i, int height, int width);
     /* Decodes and scales the image line by line. NULL: read_pixels decodes the whole image, which
      * is scaled afterwards. */
-    int (*scale)(ls_image *i, uint8_t *out, int channels, int height, int width);
+    int (*scale)(ls_image *i, uint8_t *out, const ls_picture_form *form);
     void (*close)(const ls_image *i, int status);
     /* largest width and height in pixels if `shrink` is given; 0: LS_IMAGE_SIDE */
     int side;

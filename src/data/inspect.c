@@ -494,6 +494,7 @@ static int by_size(const void *a, const void *b)
 static int look_at_some(ls_inspection *l, int *side, ls_error *err)
 {
     enum { SIDE = 16, ALL = SIDE * SIDE };
+    const ls_picture_form small = {3, SIDE, SIDE, {0}};
     uint8_t pixel[3 * ALL];
     int shorter[PICTURES], count = 0;
     ls_image_memory kept = {0};
@@ -505,8 +506,7 @@ static int look_at_some(ls_inspection *l, int *side, ls_error *err)
     l->grey = true;
     for (size_t i = 0; i < PICTURES && i < list->count; i++) {
         const size_t at = list->count <= PICTURES ? i : i * list->count / PICTURES;
-        status = pictures->fit(pixel, 3, SIDE, SIDE, AT_FDCWD, list->entry[at].path, &kept, l->host,
-                               err);
+        status = pictures->fit(pixel, &small, AT_FDCWD, list->entry[at].path, &kept, l->host, err);
         if (status)
             continue; /* a run reports such pictures */
         shorter[count++] = kept.width < kept.height ? kept.width : kept.height;
@@ -536,12 +536,14 @@ static int look_at_folder(ls_inspection *l, ls_error *err)
         l->rows = l->given.limit;
     l->test_rows = (uint32_t)l->listed.split[1].count;
     l->classes = (int)l->listed.classes.count;
-    l->channels = is_given(l, "channels") ? k->channels : l->grey ? 1 : 3;
+    l->channels = is_given(l, "channels") || k->pictures ? k->channels : l->grey ? 1 : 3;
     l->grey = l->channels == 1;
-    l->height = is_given(l, "image_size") ? k->image_size
-                : side < LARGEST_SIDE     ? side
-                                          : LARGEST_SIDE;
-    l->width = l->height;
+    ls_data_keys keys = *k;
+    if (!is_given(l, "image_size"))
+        keys.image_size = side < LARGEST_SIDE ? side : LARGEST_SIDE;
+    const ls_picture_form form = ls_form_of_keys(&keys);
+    l->height = form.height;
+    l->width = form.width;
     l->mean = 0.5;
     l->deviation = 0.25;
     return status;

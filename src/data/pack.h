@@ -8,12 +8,17 @@
 #ifndef DATA_PACK_H
 #define DATA_PACK_H
 
+#include "data/dataset.h"
 #include "data/pictures.h"
 
 /* Names of the tensors in a packed file that have the paths of the images, each followed by a zero
  * byte, in the order of the rows. */
 #define LS_PACKED_FILES "files"
 #define LS_PACKED_TEST_FILES "test_files"
+
+/* Name of the metadata that says how the images were resized (ls_prep_write_resize), as a JSON
+ * object. A file without it has images that cover their size. */
+#define LS_PACKED_RESIZE "pictures"
 
 enum { LS_FOLDER_THREADS = 256 /* limit of the number of threads */ };
 
@@ -36,19 +41,23 @@ typedef struct ls_folder_desc {
     /* Folders of training and test images. test_folder NULL: the subfolders `train` and `test` (or
      * `val`, `valid`, `validation`) of `folder` are used if they exist. */
     const char *folder, *test_folder;
-    int size, channels; /* converted images are square: side in pixels; 1 (grey) or 3 channels */
-    int threads;        /* 0: one for each CPU */
+    ls_picture_form form; /* of the converted images */
+    int threads;          /* 0: one for each CPU */
     bool skip_broken;
     const ls_pictures *pictures;  /* functions that decode; NULL: loaded at run time */
     const ls_folder_watch *watch; /* NULL: broken images and removed files are logged */
     const char *program;          /* name of the program in messages; NULL: "lockstep" */
 } ls_folder_desc;
 
-/* Packs a folder into the file `to`: tensors x (U8, [rows][channels][size][size]) and y (I32),
+/* Returns the form of the images that the keys of a config describe: data.resize and data.crop, or
+ * data.image_size. */
+ls_picture_form ls_form_of_keys(const ls_data_keys *keys);
+
+/* Packs a folder into the file `to`: tensors x (U8, [rows][channels][height][width]) and y (I32),
  * test_x and test_y of test images, and metadata: class_names, mean and std of each channel of the
- * training images, sha256 of all tensors. Images that cannot be read are a failure unless
- * skip_broken is set. Remarks about the folder are logged. Errors: LS_EDATA, LS_ENOENT, LS_EIO,
- * LS_ENOMEM, LS_EUNSUPPORTED (no functions that decode). */
+ * training images, sha256 of all tensors, and LS_PACKED_RESIZE if they were resized. Images that
+ * cannot be read are a failure unless skip_broken is set. Remarks about the folder are logged.
+ * Errors: LS_EDATA, LS_ENOENT, LS_EIO, LS_ENOMEM, LS_EUNSUPPORTED (no functions that decode). */
 int ls_folder_pack(const char *to, const ls_folder_desc *desc, const ls_host *host, ls_error *err);
 
 #endif

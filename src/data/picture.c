@@ -23,6 +23,13 @@ void ls_scratch_free(ls_scratch *scratch, const ls_host *host)
     *scratch = (ls_scratch){NULL, 0};
 }
 
+void *ls_scratch_take(char *memory, size_t *at, size_t bytes)
+{
+    char *out = memory ? memory + *at : NULL;
+    *at += (bytes + 63) / 64 * 64;
+    return out;
+}
+
 /* ---- conversion without scaling -------------------------------------------------------------- */
 
 static inline uint8_t grey(const uint8_t *rgb)
@@ -141,12 +148,6 @@ static int end_of(const side *s, int outputs)
     return end;
 }
 
-static const uint8_t *row_of(const ls_picture *p, int y)
-{
-    return p->row ? p->row(p->source, y)
-                  : p->pixel + (size_t)y * (size_t)p->width * (size_t)p->channels;
-}
-
 /* Copies lines of the picture to the tile, from line y on, interleaved by columns: 4 lines of 4
  * samples or 16 lines of 1 sample. Line `end` and later lines are replaced by the last line before
  * them. */
@@ -156,7 +157,7 @@ static void lay_rows(const scaling *s, int y, int end, int left, int right)
     const uint8_t *row[LANES] = {NULL}, *last = NULL;
     uint8_t(*restrict tile)[LANES] = s->tile;
     for (int r = 0; r < LANES / s->lanes; r++) {
-        last = y + r < end ? row_of(s->from, y + r) : last;
+        last = y + r < end ? ls_picture_line(s->from, y + r) : last;
         row[r] = last;
     }
     for (size_t x = (size_t)left; s->lanes == 4 && x < (size_t)right; x++)
@@ -253,22 +254,13 @@ static void scale(const scaling *s, uint8_t *out)
         write_row(s, by, out, y);
 }
 
-/* Returns the address of `bytes` bytes of `memory` at offset *at, and advances *at. If `memory` is
- * NULL, only advances *at, to compute the total size. */
-static void *take(char *memory, size_t *at, size_t bytes)
-{
-    char *out = memory ? memory + *at : NULL;
-    *at += (bytes + 63) / 64 * 64;
-    return out;
-}
-
 static void lay_side(side *s, int outputs, double step, char *memory, size_t *at)
 {
     const size_t n = (size_t)outputs;
     s->most = (int)(2 * (step > 1 ? step : 1)) + 3;
-    s->first = take(memory, at, n * sizeof *s->first);
-    s->count = take(memory, at, n * sizeof *s->count);
-    s->weight = take(memory, at, n * (size_t)s->most * sizeof *s->weight);
+    s->first = ls_scratch_take(memory, at, n * sizeof *s->first);
+    s->count = ls_scratch_take(memory, at, n * sizeof *s->count);
+    s->weight = ls_scratch_take(memory, at, n * (size_t)s->most * sizeof *s->weight);
 }
 
 static size_t lay_out(scaling *s, double step, char *memory)
@@ -278,15 +270,18 @@ static size_t lay_out(scaling *s, double step, char *memory)
     lay_side(&s->rows, s->height, step, memory, &at);
     lay_side(&s->columns, s->width, step, memory, &at);
     s->pitch = ((size_t)s->width * (size_t)s->lanes + LANES - 1) / LANES * LANES;
-    s->tile = take(memory, &at, (size_t)p->width * sizeof *s->tile);
-    s->wide = take(memory, &at, (size_t)p->width * sizeof *s->wide);
-    s->line = take(memory, &at, (size_t)p->height * s->pitch * sizeof *s->line);
+    s->tile = ls_scratch_take(memory, &at, (size_t)p->width * sizeof *s->tile);
+    s->wide = ls_scratch_take(memory, &at, (size_t)p->width * sizeof *s->wide);
+    s->line = ls_scratch_take(memory, &at, (size_t)p->height * s->pitch * sizeof *s->line);
     return at;
 }
 
-bool ls_picture_scale(uint8_t *out, int channels, int height, int width, const ls_picture *p,
+bool ls_picture_scale(uint8_t *out, const ls_picture_form *f, const ls_picture *p,
                       ls_scratch *scratch, const ls_host *host)
 {
+    const int channels = f->channels, height = f->height, width = f->width;
+    if (f->resize.height)
+        return ls_picture_resize_to(out, f, p, scratch, host);
     const double high = p->down > 0 ? p->down : p->height,
                  wide = p->across > 0 ? p->across : p->width;
     const double down = high / height, across = wide / width, step = down < across ? down : across;

@@ -75,6 +75,8 @@ int ls_model_describe(const ls_model *s, ls_model_info *out, ls_error *err)
                        "ls_model_describe: no model, or no room for the description");
     const ls_network *model = s->inference->model;
     const ls_meaning meaning = ls_meaning_of_model(s);
+    const ls_prep_resize none = {0}, *resize = meaning.prep ? &meaning.prep->resize : &none;
+    _Static_assert((int)LS_PREP_BICUBIC == (int)LS_BICUBIC, "the numbers are the same");
     const ls_model_info info = {.steps = s->steps,
                                 .channels = model->input.c,
                                 .height = model->input.h,
@@ -84,7 +86,8 @@ int ls_model_describe(const ls_model *s, ls_model_info *out, ls_error *err)
                                 .row_type =
                                     s->inference->preprocessing.floats ? LS_ROW_F32 : LS_ROW_U8,
                                 .task = ls_meaning_task(&meaning),
-                                .threshold = meaning.threshold > 0 ? meaning.threshold : 0.5};
+                                .threshold = meaning.threshold > 0 ? meaning.threshold : 0.5,
+                                .resize = {resize->height, resize->width, resize->interpolation}};
     return ls_sized_give(out, &info, sizeof info, "ls_model_info", err);
 }
 

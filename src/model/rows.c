@@ -111,7 +111,7 @@ static void report_broken(const ls_trained_rows *r, const char *why)
  * be read, the reason is stored in r->why, and its pixels are grey. */
 static int fit_pictures(ls_trained_rows *r, size_t bytes, ls_error *err)
 {
-    const ls_input_format *format = &r->t->input_format;
+    const ls_picture_form form = ls_form_of_input(&r->t->input_format);
     ls_image_memory kept = {0};
     const ls_pictures *pictures;
     int last = LS_OK, status = ls_pictures_find(&pictures, r->desc.pictures, err);
@@ -119,8 +119,7 @@ static int fit_pictures(ls_trained_rows *r, size_t bytes, ls_error *err)
         return status;
     for (uint32_t i = 0; status == LS_OK && i < r->rows; i++) {
         uint8_t *to = r->own + i * bytes;
-        last = pictures->fit(to, format->channels, format->height, format->width, AT_FDCWD,
-                             r->file[i].path, &kept, r->t->host, err);
+        last = pictures->fit(to, &form, AT_FDCWD, r->file[i].path, &kept, r->t->host, err);
         r->turned += last == LS_OK && kept.turned;
         if (last == LS_OK)
             continue;
@@ -206,8 +205,8 @@ static int read_picture(ls_trained_rows *r, const char *name, const char *bytes,
                                                   (size_t)format->width);
     if (!r->own)
         return no_memory(1, err);
-    status = pictures->fit_bytes(r->own, format->channels, format->height, format->width, name,
-                                 bytes, count, &kept, r->t->host, err);
+    const ls_picture_form form = ls_form_of_input(format);
+    status = pictures->fit_bytes(r->own, &form, name, bytes, count, &kept, r->t->host, err);
     r->turned = kept.turned;
     pictures->memory_free(&kept, r->t->host);
     return status;

@@ -46,8 +46,12 @@ int ls_model_picture(const ls_model *model, const void *bytes, size_t length,
                        needed);
     if (status)
         return status;
-    status = ls_image_fit_bytes(row, info.channels, info.height, info.width, name, bytes, length,
-                                &kept, o.host, err);
+    const ls_picture_form form = {
+        info.channels,
+        info.height,
+        info.width,
+        {info.resize.height, info.resize.width, info.resize.interpolation}};
+    status = ls_image_fit_bytes(row, &form, name, bytes, length, &kept, o.host, err);
     if (kept.turned)
         ls_log(o.host, LS_LOG_INFO, "%.300s: turned as its EXIF orientation says", name);
     ls_image_memory_free(&kept, o.host);

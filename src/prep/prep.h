@@ -15,6 +15,8 @@
  *             {"part": "days", "mean": 364.5, "deviation": 210.4, "clip": 10}]}],
  *      "unknown": "zeros"}
  *     {"version": 2, "rows": "images", "fit": "cover"}
+ *     {"version": 4, "rows": "images", "fit": "resize", "resize": 256,
+ *      "interpolation": "bilinear"}
  *     {"version": 2, "rows": "array", "type": "f32", "divisor": 1, "layout": "channels_last",
  *      "missing": 0}
  *
@@ -28,8 +30,13 @@
  *
  * A column of dates is taken apart into numbers (prep/date.h), its `parts`: those that differ among
  * the training rows. `date` says how its dates are written, and `since` is the day of the earliest
- * training date, from which days are counted. A description with such a column has version 3, any
- * other has version 2.
+ * training date, from which days are counted. A description with such a column has version 3.
+ *
+ * `fit` says how a picture becomes an image of the size of the model's input. "cover": it is scaled
+ * until it just covers that size, and the longer side is cut equally at both ends. "resize": it is
+ * resized to `resize`, the size of the shorter side or [height, width], and its centre is cut out
+ * (ls_prep_resize). A description with "resize" has version 4. Any other description has version
+ * 2, which older programs read.
  *
  * If the description has `target_mean` and `target_deviation`, the network has learnt the scaled
  * target (target − mean) / deviation. They are numbers, or lists with a number for each target of a
@@ -71,6 +78,7 @@
 #include "prep/date.h"
 #include "prep/level.h"
 #include "prep/number.h"
+#include "prep/resize.h"
 #include "json/json.h"
 
 #include <stdbool.h>
@@ -162,6 +170,8 @@ typedef struct ls_prep {
     double *target_mean, *target_deviation; /* [targets], in one allocation; NULL if 0 */
     bool target_wide;                       /* the targets are doubles until they are scaled */
     long scale_rows; /* number of streamed rows from which scales were learnt; 0: none */
+    /* Field of images: how a picture is resized; all 0: it covers the model's input. */
+    ls_prep_resize resize;
     /* Fields of arrays. */
     char type[16];      /* type of the numbers in the file: "u8", "f32"; "": not known */
     int divisor;        /* divisor of the numbers in the file: 255 for bytes, else 1 */

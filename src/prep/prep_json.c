@@ -10,13 +10,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A description with dates has VERSION; any other has the one before, which older programs read. */
-enum { VERSION = 3, VERSION_WITHOUT_DATES = 2, OLDEST_VERSION = 1 };
+/* Versions of descriptions. One that needs none of the newer features has the version PLAIN, which
+ * older programs read. */
+enum { OLDEST_VERSION = 1, PLAIN = 2, WITH_DATES = 3, WITH_RESIZE = 4, NEWEST_VERSION = 4 };
 
 static const char *const kinds[] = {"array", "table", "images", NULL};
 /* how a picture is fitted to the model's input: scaled until it covers the input, as "cover" in
- * CSS */
-static const char *const fit_names[] = {"cover", NULL};
+ * CSS; or resized, and its centre cut out */
+static const char *const fit_names[] = {"cover", "resize", NULL};
 static const char *const decimals[] = {"auto", ".", ",", NULL};
 static const char *const encodings[] = {"utf-8", "latin-1", NULL};
 /* by ls_level_rule; the first is not written */
@@ -163,7 +164,10 @@ static bool has_dates(const ls_prep *p)
 void ls_prep_write(ls_json_writer *w, const char *key, const ls_prep *p)
 {
     ls_json_open_object(w, key);
-    ls_json_put_int(w, "version", has_dates(p) ? VERSION : VERSION_WITHOUT_DATES);
+    ls_json_put_int(w, "version",
+                    p->resize.height ? WITH_RESIZE
+                    : has_dates(p)   ? WITH_DATES
+                                     : PLAIN);
     ls_json_put_string(w, "rows", kinds[p->kind]);
     write_numbers(w, "target_mean", p->target_mean, p->targets);
     write_numbers(w, "target_deviation", p->target_deviation, p->targets);
@@ -176,7 +180,8 @@ void ls_prep_write(ls_json_writer *w, const char *key, const ls_prep *p)
     else if (p->kind == LS_PREP_ARRAY)
         write_array(w, p);
     else
-        ls_json_put_string(w, "fit", fit_names[0]);
+        ls_json_put_string(w, "fit", fit_names[p->resize.height > 0]);
+    ls_prep_write_resize(w, &p->resize);
     ls_json_close(w);
 }
 
@@ -522,15 +527,28 @@ static int read_target(const reader *r, ls_fields *f)
     return read_scale(r, f, keys, LS_PREP_TARGETS, ls_prep_scale_targets);
 }
 
+/* Reads the keys of images. */
+static int read_images(const reader *r, ls_fields *f)
+{
+    static const int cover = 0;
+    int fit;
+    ls_field_choice(f, "fit", fit_names, &cover, &fit);
+    if (fit == 1)
+        ls_prep_read_resize(f, &r->prep->resize);
+    if (r->floats)
+        ls_fields_fail(f, NULL,
+                       "expected \"rows\" other than \"images\": the model's input is not bytes");
+    return ls_fields_end(f);
+}
+
 int ls_prep_read(ls_prep **out, const ls_json *doc, const cJSON *node, size_t input, bool floats,
                  const ls_host *host, ls_error *err)
 {
-    static const int cover = 0;
     ls_fields f;
     long version;
-    int kind, fit;
+    int kind;
     ls_fields_begin(&f, doc, node, "preparation", err);
-    ls_field_int(&f, "version", OLDEST_VERSION, VERSION, NULL, &version);
+    ls_field_int(&f, "version", OLDEST_VERSION, NEWEST_VERSION, NULL, &version);
     ls_field_choice(&f, "rows", kinds, NULL, &kind);
     reader r = {.doc = doc, .input = input, .floats = floats, .err = err};
     *out = NULL;
@@ -549,12 +567,7 @@ int ls_prep_read(ls_prep **out, const ls_json *doc, const cJSON *node, size_t in
     } else if (kind == LS_PREP_ARRAY) {
         status = read_array(&r, &f);
     } else {
-        ls_field_choice(&f, "fit", fit_names, &cover, &fit);
-        if (floats)
-            ls_fields_fail(
-                &f, NULL,
-                "expected \"rows\" other than \"images\": the model's input is not bytes");
-        status = ls_fields_end(&f);
+        status = read_images(&r, &f);
     }
     if (status)
         ls_prep_free(r.prep);

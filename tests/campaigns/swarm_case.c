@@ -101,7 +101,8 @@ static void add_data(swarm_case *c, draws *d)
 {
     cJSON *data = cJSON_AddObjectToObject(c->config, "data");
     swarm_place(c, d, data);
-    if (one_in(d, 3)) {
+    /* data.pictures has values for these keys */
+    if (one_in(d, 3) && !cJSON_HasObjectItem(data, "pictures")) {
         add_channels(d, data, "mean", 0, 1);
         add_channels(d, data, "std", 0.2, 1.5);
     }
@@ -118,6 +119,8 @@ static void add_data(swarm_case *c, draws *d)
             cJSON_AddNumberToObject(augment, "erase", draw_from(d, 0, 14));
         if (one_in(d, 4) && image)
             cJSON_AddNumberToObject(augment, "brightness", draw_between(d, 0, 1));
+        if (one_in(d, 4) && image)
+            cJSON_AddNumberToObject(augment, "resized_crop", draw_between(d, 0, 1));
         if (one_in(d, 3))
             cJSON_AddNumberToObject(augment, "mixup", draw_between(d, 0, 0.5));
     }

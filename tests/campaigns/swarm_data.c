@@ -202,6 +202,37 @@ static void add_table(swarm_case *c, draws *d, cJSON *data)
 
 /* ---- a folder's images, packed --------------------------------------------------------------- */
 
+static void add_sides(cJSON *data, const char *key, int height, int width)
+{
+    cJSON *pair = cJSON_AddArrayToObject(data, key);
+    cJSON_AddItemToArray(pair, cJSON_CreateNumber(height));
+    cJSON_AddItemToArray(pair, cJSON_CreateNumber(width));
+}
+
+/* How the pictures were fitted to the rows, which are packed already. */
+static void add_size(const swarm_case *c, draws *d, cJSON *data)
+{
+    static const char *const filters[] = {"bilinear", "bicubic", NULL};
+    const int h = c->data.height, w = c->data.width, channels = c->data.channels == 1 ? 1 : 3;
+    switch (draw(d, channels == 3 ? 4 : 3)) {
+    case 0: cJSON_AddNumberToObject(data, "image_size", h); break;
+    case 1:
+        add_sides(data, "resize", h + (int)draw(d, 9), w + (int)draw(d, 9));
+        add_sides(data, "crop", h, w);
+        break;
+    case 2:
+        cJSON_AddNumberToObject(data, "resize", (h > w ? h : w) + (int)draw(d, 9));
+        if (h == w)
+            cJSON_AddNumberToObject(data, "crop", h);
+        else
+            add_sides(data, "crop", h, w);
+        cJSON_AddStringToObject(data, "interpolation", draw_word(d, filters));
+        break;
+    default: cJSON_AddStringToObject(data, "pictures", "imagenet"); break;
+    }
+    cJSON_AddNumberToObject(data, "channels", channels);
+}
+
 static void add_folder(swarm_case *c, draws *d, cJSON *data)
 {
     const ls_data_source *from = &c->data;
@@ -233,8 +264,7 @@ static void add_folder(swarm_case *c, draws *d, cJSON *data)
     cJSON_AddStringToObject(data, "name", "folder");
     cJSON_AddStringToObject(data, "path", c->directory);
     cJSON_AddStringToObject(data, "packed", path);
-    cJSON_AddNumberToObject(data, "image_size", from->height);
-    cJSON_AddNumberToObject(data, "channels", from->channels == 1 ? 1 : 3);
+    add_size(c, d, data);
     cJSON_AddNumberToObject(data, "classes", from->classes);
     if (one_in(d, 2)) /* packed data has no broken images: the key changes nothing */
         cJSON_AddBoolToObject(data, "skip_broken", 1);

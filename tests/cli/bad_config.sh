@@ -143,7 +143,8 @@ name the directory it is in" config.json --set data.name=mnist --set data.path=a
 # A key that the selected kind of data does not have is refused, with its position. A key that is
 # set to its default is accepted.
 for key in x=a y=a test_x=a test_y=a test_path=a target=a categorical=a drop=a standardize=true clip=10 standardize_target=true labels=values \
-    classes=3 missing=zero packed=a image_size=33 channels=1; do
+    classes=3 missing=zero packed=a image_size=33 channels=1 \
+    pictures=imagenet; do
     run config.json --set data.name=synthetic --set "data.$key"
     expect_code 78
     grep -q "^trainer: --set data.$key: data.${key%=*}: a key of .*; \"synthetic\" does not have it, remove it\$" \
@@ -154,9 +155,37 @@ expect_bad 's/"data": {/"data": {"target": "y", /' \
 run config.json --set data.image_size=32 --set data.standardize=false
 expect_code 0
 
+# Keys about the size of pictures that do not go together are refused; the message names the cure.
+expect_pictures() {
+    keys=$1
+    shift
+    run config.json --set data.name=folder --set data.path=. "$@"
+    expect_code 78
+    grep -q -F "$keys" stderr.txt || fail "expected \"$keys\" for $*"
+}
+expect_pictures 'pictures: expected "imagenet", found "places"' --set data.pictures=places
+expect_pictures 'unknown interpolation "area"; expected one of' --set data.resize=[4,5] --set data.interpolation=area
+expect_pictures 'crop: cuts out the centre of resized pictures; set data.resize' --set data.crop=5
+expect_pictures 'interpolation: is how pictures are resized; set data.resize' --set data.interpolation=bicubic
+expect_pictures 'resize: 9 is the size of the shorter side, so the longer sides differ; set data.crop as well' \
+    --set data.resize=9
+expect_pictures 'crop: larger than the resized pictures; expected at most 9×9 ' --set data.resize=9 --set data.crop=10
+expect_pictures 'crop: larger than the resized pictures; expected at most 9×20 ' \
+    --set data.resize=[9,20] --set data.crop=[10,4]
+expect_pictures 'image_size: another rule than data.resize for the size of pictures; remove one of the two' \
+    --set data.resize=[9,20] --set data.image_size=32
+for size in 0 4097 2.5 [3] [3,4,5] '"big"' [3,-1]; do
+    expect_pictures 'resize: expected an integer from 1 to 4096, or [height, width]' --set "data.resize=$size"
+done
+for key in resize=255 resize=[256,256] crop=223 interpolation=bicubic channels=1 mean=0.5 'std=[0.229,0.224,0.226]' \
+    'mean=[1,2,3,4,5]'; do
+    expect_pictures "${key%%=*}: contradicts data.pictures \"imagenet\", which has a value for it; remove one of the two" \
+        --set data.pictures=imagenet --set "data.$key"
+done
+
 # Augmentation of images is refused for data without images.
 printf 'a,b,y\n1,2,u\n3,4,v\n' >table.csv
-for key in crop=1 flip=true rotate=5 erase=2 brightness=0.2; do
+for key in crop=1 flip=true rotate=5 erase=2 brightness=0.2 resized_crop=0.5; do
     run config.json --set data.name=csv --set data.path=table.csv --set data.target=y --set data.limit=0 \
         --set 'model={"layers": [{"type": "flatten"}, {"type": "dense", "out": 2}]}' --set "augment.$key"
     expect_code 78

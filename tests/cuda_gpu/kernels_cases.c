@@ -386,6 +386,7 @@ static void gather(run *r, bool floats, int c, int side, int augment, bool more)
         .erase = more ? side / 3 : 0,
         .brightness = more ? 64 : 0,
         .mixup = more ? 128 : 0,
+        .part = more ? 20000 : 0,
         .floats = floats,
         .words = (int)words,
         .vectors = floats,

@@ -161,7 +161,8 @@ static void is_laid(const png_bytes *p, const char opaque[18], const uint8_t alp
     uint8_t out[18];
     ls_error err = {0};
     write_file(p->bytes, p->count);
-    if (ls_image_fit(out, 3, 2, 3, AT_FDCWD, path, &kept, NULL, &err) != LS_OK)
+    if (ls_image_fit(out, &(ls_picture_form){3, 2, 3, {0}}, AT_FDCWD, path, &kept, NULL, &err) !=
+        LS_OK)
         fail_msg("%s", err.text);
     for (int k = 0; k < 18; k++)
         assert_int_equal(out[k], on_white((uint8_t)opaque[k], alpha[k % 6]));
@@ -211,7 +212,9 @@ static void transparent_pixels_are_laid_on_white(void **state)
     uint8_t out[6];
     ls_error err;
     write_file(p.bytes, p.count);
-    assert_int_equal(ls_image_fit(out, 1, 2, 3, AT_FDCWD, path, &kept, NULL, &err), LS_OK);
+    assert_int_equal(
+        ls_image_fit(out, &(ls_picture_form){1, 2, 3, {0}}, AT_FDCWD, path, &kept, NULL, &err),
+        LS_OK);
     assert_false(kept.laid);
 }
 
@@ -223,7 +226,9 @@ static void the_largest_grey_of_16_bits_is_known(void **state)
     ls_error err;
     png_bytes p = png_make(3, 2, 16, 0, 0, "\0\0\1\1\x32\0\2\0\0\3\0\4\1\0", 14, NULL);
     write_file(p.bytes, p.count);
-    assert_int_equal(ls_image_fit(out, 1, 2, 3, AT_FDCWD, path, &kept, NULL, &err), LS_OK);
+    assert_int_equal(
+        ls_image_fit(out, &(ls_picture_form){1, 2, 3, {0}}, AT_FDCWD, path, &kept, NULL, &err),
+        LS_OK);
     assert_memory_equal(out, "\0\1\0\0\0\1", 6);
     assert_int_equal(kept.largest, 306);
 }
@@ -387,16 +392,22 @@ static void an_image_is_cut_to_the_middle_and_shrunk_by_averages(void **state)
     const char wide[] = "P5 6 2 255\n"
                         "abPQcdefRSgh";
     write_file(wide, sizeof wide - 1);
-    assert_int_equal(ls_image_fit(out, 1, 2, 2, AT_FDCWD, path, &kept, NULL, &err), LS_OK);
+    assert_int_equal(
+        ls_image_fit(out, &(ls_picture_form){1, 2, 2, {0}}, AT_FDCWD, path, &kept, NULL, &err),
+        LS_OK);
     assert_memory_equal(out, "PQRS", 4);
     /* An image of 2 × 2 becomes one pixel, in which all four have the same weight. */
     const char four[] = "P5 2 2 255\n\x10\x20\x30\x50";
     write_file(four, sizeof four - 1);
-    assert_int_equal(ls_image_fit(out, 1, 1, 1, AT_FDCWD, path, &kept, NULL, &err), LS_OK);
+    assert_int_equal(
+        ls_image_fit(out, &(ls_picture_form){1, 1, 1, {0}}, AT_FDCWD, path, &kept, NULL, &err),
+        LS_OK);
     assert_int_equal(out[0], (0x10 + 0x20 + 0x30 + 0x50) / 4);
     /* Enlarged to 4 × 4, the image keeps its corners. */
     uint8_t grown[48];
-    assert_int_equal(ls_image_fit(grown, 3, 4, 4, AT_FDCWD, path, &kept, NULL, &err), LS_OK);
+    assert_int_equal(
+        ls_image_fit(grown, &(ls_picture_form){3, 4, 4, {0}}, AT_FDCWD, path, &kept, NULL, &err),
+        LS_OK);
     assert_int_equal(grown[0], 0x10);
     assert_int_equal(grown[3], 0x20);
     assert_int_equal(grown[15], 0x50);
@@ -463,7 +474,8 @@ static void scaling_gives_the_bits_of_plain_sums(void **state)
         p.down = draw(&seed) % 2 ? p.height - draw(&seed) % 8 / 8.0 : 0;
         const int channels = draw(&seed) % 2 ? 1 : 3, h = 1 + draw(&seed) % 40,
                   w = 1 + draw(&seed) % 40;
-        assert_true(ls_picture_scale(out, channels, h, w, &p, &memory, NULL));
+        assert_true(
+            ls_picture_scale(out, &(ls_picture_form){channels, h, w, {0}}, &p, &memory, NULL));
         for (int i = 0; i < channels * h * w; i++) {
             const uint8_t want = plain_pixel(&p, channels, h, w, i / (h * w), i / w % h, i % w);
             if (out[i] != want)
@@ -481,7 +493,9 @@ static void a_header_that_promises_too_much_is_refused_before_memory_is_asked_fo
     ls_error err;
     const char bomb[] = "P5 16000 16000 255\n";
     write_file(bomb, sizeof bomb - 1);
-    assert_int_equal(ls_image_fit(out, 1, 2, 2, AT_FDCWD, path, &kept, NULL, &err), LS_EDATA);
+    assert_int_equal(
+        ls_image_fit(out, &(ls_picture_form){1, 2, 2, {0}}, AT_FDCWD, path, &kept, NULL, &err),
+        LS_EDATA);
     assert_non_null(
         strstr(err.text, "16000×16000 pixels; expected at most 16384 in a side and 67108864"));
 }

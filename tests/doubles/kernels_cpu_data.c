@@ -35,12 +35,13 @@ static float pixel_at(const ls_k_gather *k, const void *image, struct shift s, i
 
 static ls_change draw_change(const ls_k_gather *k, uint32_t row)
 {
-    const ls_augment a = {k->crop, k->flip, k->rotate, k->erase, k->brightness, k->mixup};
-    uint32_t v[4], more[4];
+    const ls_augment a = {k->crop, k->flip, k->rotate, k->erase, k->brightness, k->mixup, k->part};
+    uint32_t v[4], more[4], place[4];
     ls_change c;
     ls_rng_words(v, k->args->seed, LS_STREAM_AUGMENT, k->args->epoch, row);
     ls_rng_words(more, k->args->seed, LS_STREAM_AUGMENT_MORE, k->args->epoch, row);
-    ls_change_draw(&c, &a, k->h, k->w, v, more);
+    ls_rng_words(place, k->args->seed, LS_STREAM_AUGMENT_PART, k->args->epoch, row);
+    ls_change_draw(&c, &a, k->h, k->w, v, more, place);
     return c;
 }
 
@@ -103,7 +104,7 @@ static void gather_body(const void *copied)
         const uint32_t row = k->args->rows[r];
         if (k->weights)
             k->weights_out[r] = k->weights[row];
-        if (k->rotate || k->erase || k->brightness || k->mixup) {
+        if (k->rotate || k->erase || k->brightness || k->mixup || k->part) {
             change_row(k, r);
             continue;
         }

@@ -38,9 +38,10 @@ static void read_as(int channels, const fuzz_file *file, const uint8_t *data, si
                "an accepted file has a header and its pixels");
 }
 
-/* Any size, cropped and shrunk to 2×2: small files that claim a large size must not take long.
- * Alone, and after all files before. */
-static void fit(const fuzz_file *file, const uint8_t *data, size_t size)
+/* Any size, cropped and shrunk to the 2×2 of `form`: small files that claim a large size must not
+ * take long. Alone, and after all files before. */
+static void fit(const fuzz_file *file, const uint8_t *data, size_t size,
+                const ls_picture_form *form)
 {
     static ls_image_memory kept;
     ls_image_memory none = {0}, *const memory[2] = {&kept, &none};
@@ -49,7 +50,7 @@ static void fit(const fuzz_file *file, const uint8_t *data, size_t size)
     int status[2];
     for (int i = 0; i < 2; i++) {
         memset(out[i], i == 0 ? 0x11 : 0x22, sizeof out[i]);
-        status[i] = ls_image_fit(out[i], 3, 2, 2, AT_FDCWD, file->path, memory[i], NULL, &err);
+        status[i] = ls_image_fit(out[i], form, AT_FDCWD, file->path, memory[i], NULL, &err);
     }
     fuzz_check(status[0] == status[1], "the same file is read the same way");
     fuzz_check(status[0] || memcmp(out[0], out[1], sizeof out[0]) == 0,
@@ -57,7 +58,7 @@ static void fit(const fuzz_file *file, const uint8_t *data, size_t size)
     fuzz_check(!status[0] || strlen(err.text) > 0, "a refusal says why");
     uint8_t same[12];
     memset(same, 0x33, sizeof same);
-    int again = size ? ls_image_fit_bytes(same, 3, 2, 2, file->path, data, size, &none, NULL, &err)
+    int again = size ? ls_image_fit_bytes(same, form, file->path, data, size, &none, NULL, &err)
                      : status[0];
     fuzz_check(again == status[0], "in memory it is read the same way");
     fuzz_check(again || memcmp(out[0], same, sizeof same) == 0, "and is the same");
@@ -74,7 +75,8 @@ static void read_file(const uint8_t *data, size_t size)
     fuzz_file_fill(&file, data, size);
     read_as(1, &file, data, size);
     read_as(3, &file, data, size);
-    fit(&file, data, size);
+    fit(&file, data, size, &(ls_picture_form){3, 2, 2, {0}});
+    fit(&file, data, size, &(ls_picture_form){3, 2, 2, {3, 0, LS_PREP_BICUBIC}});
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

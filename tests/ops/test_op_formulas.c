@@ -116,19 +116,51 @@ static void gather_crops_and_flips_as_its_formula_says(void **state)
     gather_cases(*state, 9250, 1);
 }
 
+/* The part of an image that is enlarged; `high` 0: none is. */
+typedef struct enlarged {
+    int top, left, high, wide;
+} enlarged;
+
+static enlarged part_of(const ls_tensor *x, const ls_gather *g, const uint32_t u[4])
+{
+    enlarged p = {0, 0, 0, 0};
+    if (!g->part)
+        return p;
+    const double share = (g->part + (double)(u[0] % (65537u - (uint32_t)g->part))) / 65536;
+    const double ratio = pow(4.0 / 3, (double)(u[1] >> 1) / 1073741824 - 1);
+    p.high = (int)fmin(x->h, fmax(1, round(sqrt(share * x->h * x->w / ratio))));
+    p.wide = (int)fmin(x->w, fmax(1, round(sqrt(share * x->h * x->w * ratio))));
+    p.top = (int)(u[2] % (uint32_t)(x->h - p.high + 1));
+    p.left = (int)(u[3] % (uint32_t)(x->w - p.wide + 1));
+    return p;
+}
+
+static double clamped(double at, int first, int count)
+{
+    return fmin(first + count - 1, fmax(first, at));
+}
+
 /* Computes the byte at (i, j) of an augmented image in double: rotated around the centre,
  * interpolated between the four neighbours, brighter or darker, and 0 within the erased square. `v`
  * and `more` are the row's random words. */
 static double turned(const uint8_t *plane, const ls_tensor *x, const ls_gather *g,
-                     const uint32_t v[4], const uint32_t more[4], int i, int j)
+                     const enlarged *p, const uint32_t v[4], const uint32_t more[4], int i, int j)
 {
     const double degrees = (double)(more[0] % (512u * (uint32_t)g->rotate + 1)) / 256 - g->rotate;
     const double angle = degrees * 3.14159265358979323846 / 180;
     const double places = 2 * g->crop + 1, middle_y = (x->h - 1) / 2.0, middle_x = (x->w - 1) / 2.0;
     const double dy = i + fmod(v[0], places) - g->crop - middle_y;
     const double dx = j + fmod(v[1], places) - g->crop - middle_x;
-    const double from_y = middle_y + dy * cos(angle) + dx * sin(angle);
-    const double from_x = middle_x + dx * cos(angle) - dy * sin(angle);
+    double from_y = middle_y + dy * cos(angle) + dx * sin(angle);
+    double from_x = middle_x + dx * cos(angle) - dy * sin(angle);
+    const int beside =
+        from_y < -0.5 || from_y > x->h - 0.5 || from_x < -0.5 || from_x > x->w - 0.5;
+    if (p->high && beside)
+        return 0;
+    if (p->high) {
+        from_y = clamped((from_y + 0.5) * p->high / x->h - 0.5 + p->top, p->top, p->high);
+        from_x = clamped((from_x + 0.5) * p->wide / x->w - 0.5 + p->left, p->left, p->wide);
+    }
     const double part_y = from_y - floor(from_y), part_x = from_x - floor(from_x);
     const int top = (int)floor(from_y), left = (int)floor(from_x);
     const int hole_y = (int)(more[2] % (uint32_t)x->h) - g->erase / 2;
@@ -154,15 +186,17 @@ static double changed_pair(double *image[2], const op_chain *chain, const op_inp
     for (size_t n = 0; n < 2; n++) {
         const uint32_t row = in->rows[(part + r + n) % op_shard_rows(chain)];
         uint8_t *bytes = malloc(in->x_row);
-        uint32_t v[4], more[4];
+        uint32_t v[4], more[4], u[4];
         assert_non_null(bytes);
         memcpy(bytes, in->images + row * in->x_row, in->x_row);
         ls_rng_words(v, in->seed, LS_STREAM_AUGMENT, in->epoch, row);
         ls_rng_words(more, in->seed, LS_STREAM_AUGMENT_MORE, in->epoch, row);
+        ls_rng_words(u, in->seed, LS_STREAM_AUGMENT_PART, in->epoch, row);
+        const enlarged p = part_of(x, g, u);
         if (g->flip && (v[2] & 1))
             mirror(bytes, x);
         for (int e = 0; e < (int)in->x_row; e++)
-            image[n][e] = turned(bytes + e / (x->h * x->w) * x->h * x->w, x, g, v, more,
+            image[n][e] = turned(bytes + e / (x->h * x->w) * x->h * x->w, x, g, &p, v, more,
                                  e / x->w % x->h, e % x->w);
         if (n == 0)
             memcpy(words, v, sizeof v);
@@ -216,6 +250,7 @@ static void gather_changes_images_as_its_formula_says(void **state)
         g.erase = op_draw(&d, 0, x.h);
         g.brightness = op_draw(&d, 0, 256);
         g.mixup = op_draw(&d, 1, 128);
+        g.part = seed % 3 ? 0 : op_draw(&d, 1, 65536);
         chain.training = 1;
         chain.needs_dx = 0;
         chain.before = seed % 2 ? op_draw(&d, 0, 12) : 0;

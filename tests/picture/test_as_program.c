@@ -23,9 +23,10 @@ enum { PICTURES = 8, CLASSES = 2, ROW = 3 * 6 * 6 };
 static scratch dir;
 static char name[PICTURES][32]; /* in the order of their folder */
 
+static int next;
+
 static void add(const char *path, const void *bytes, size_t count)
 {
-    static int next;
     snprintf(name[next++], sizeof name[0], "%s", path);
     scratch_file(&dir, path, bytes, count);
 }
@@ -58,8 +59,11 @@ static void add_jpeg(const char *path, int width, int height, int channels)
 #endif
 }
 
-static void make_pictures(void)
+/* `size`: the keys of the config about the size of a row. */
+static void make_pictures(const char *size)
 {
+    char text[1024];
+    next = 0;
     scratch_begin(&dir);
     scratch_directory(&dir, "photos");
     scratch_directory(&dir, "photos/a");
@@ -73,13 +77,14 @@ static void make_pictures(void)
     add_png("photos/b/2.png", 8, 3, "\0\0\1\1\0\1\1\0", 8);
     add_ppm("photos/b/3.ppm", 1, 1, 3);
     static const char config[] =
-        "{\"data\": {\"name\": \"folder\", \"path\": \"photos\", \"image_size\": 6,"
+        "{\"data\": {\"name\": \"folder\", \"path\": \"photos\", %s,"
         " \"mean\": [0.4, 0.5, 0.6], \"std\": [0.2, 0.3, 0.2]}, \"batch_size\": 8, \"epochs\": 2,"
         " \"devices\": \"cpu:1\", \"init\": \"kaiming\", \"run_dir\": \"run\","
         " \"optimizer\": {\"name\": \"sgd\", \"lr\": 0.1},"
         " \"model\": {\"layers\": [{\"type\": \"conv2d\", \"out\": 4, \"kernel\": 3},"
         " {\"type\": \"relu\"}, {\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 2}]}}";
-    scratch_file(&dir, "config.json", config, sizeof config - 1);
+    const int length = snprintf(text, sizeof text, config, size);
+    scratch_file(&dir, "config.json", text, (size_t)length);
 }
 
 static void run(const char *arguments)
@@ -133,16 +138,19 @@ static void predicted(float logits[PICTURES][CLASSES])
     free(text);
 }
 
-static void pictures_from_memory_are_those_of_the_program(void **state)
+/* `options`: those of `trainer pack` for the same size. */
+static void expect_same_rows(const char *size, const char *options)
 {
-    (void)state;
+    char pack[256];
     uint8_t row[PICTURES][ROW], packed[PICTURES][ROW];
     float logits[PICTURES][CLASSES], said[PICTURES][CLASSES];
     ls_error err;
     ls_model *model;
-    make_pictures();
+    make_pictures(size);
     run("config.json --quiet >said.txt");
-    run("pack photos --to packed.safetensors --size 6 --quiet >said.txt");
+    snprintf(pack, sizeof pack, "pack photos --to packed.safetensors %s --quiet >said.txt",
+             options);
+    run(pack);
     run("predict run photos --json >said.jsonl");
     if (ls_model_open(&model, scratch_path(&dir, "run/weights.safetensors"), NULL, &err) != LS_OK)
         fail_msg("%s", err.text);
@@ -162,6 +170,15 @@ static void pictures_from_memory_are_those_of_the_program(void **state)
     assert_memory_equal(logits, said, sizeof logits);
     ls_model_release(model);
     scratch_end(&dir);
+}
+
+static void pictures_from_memory_are_those_of_the_program(void **state)
+{
+    (void)state;
+    expect_same_rows("\"image_size\": 6", "--size 6");
+    expect_same_rows("\"resize\": 7, \"crop\": 6, \"interpolation\": \"bicubic\"",
+                     "--set data.resize=7 --set data.crop=6 --set data.interpolation=bicubic");
+    expect_same_rows("\"resize\": [6, 6]", "--set data.resize=[6,6]");
 }
 
 LS_TESTS(picture_as_program, "integration no-asan no-tsan")

@@ -524,15 +524,54 @@ static void outputs_are_given_back_in_the_targets_unit(void **state)
     ls_prep_free(p);
 }
 
+#define RESIZED(more) "{\"version\":4,\"rows\":\"images\",\"fit\":\"resize\"" more "}"
+
+static void writes(const ls_prep *p, const char *want)
+{
+    ls_json_writer w;
+    ls_json_writer_init(&w, 0, NULL);
+    ls_prep_write(&w, NULL, p);
+    assert_string_equal(ls_json_writer_text(&w, NULL, NULL), want);
+    ls_json_writer_fini(&w);
+}
+
+static void pictures_keep_their_size_before_the_cut(void **state)
+{
+    (void)state;
+    ls_prep *p = reads("{\"version\":2,\"rows\":\"images\",\"fit\":\"cover\"}", 4, false);
+    assert_int_equal(p->resize.height, 0);
+    writes(p, "{\"version\":2,\"rows\":\"images\",\"fit\":\"cover\"}");
+    ls_prep_free(p);
+    static const char number[] = RESIZED(",\"resize\":256,\"interpolation\":\"bilinear\""),
+                      pair[] = RESIZED(",\"resize\":[48,192],\"interpolation\":\"bicubic\"");
+    p = reads(number, 4, false);
+    assert_true(p->resize.height == 256 && !p->resize.width &&
+                p->resize.interpolation == LS_PREP_BILINEAR);
+    assert_true(ls_prep_covers(&p->resize, 256, 200) && !ls_prep_covers(&p->resize, 200, 257));
+    writes(p, number);
+    ls_prep_free(p);
+    p = reads(pair, 4, false);
+    assert_true(p->resize.height == 48 && p->resize.width == 192 &&
+                p->resize.interpolation == LS_PREP_BICUBIC);
+    assert_true(ls_prep_covers(&p->resize, 48, 192) && !ls_prep_covers(&p->resize, 49, 1));
+    writes(p, pair);
+    ls_prep_free(p);
+}
+
 static void files_that_say_something_else_are_refused(void **state)
 {
     (void)state;
 #define COLUMNS(text) "{\"version\":1,\"rows\":\"table\",\"columns\":[" text "]}"
-    refuses("{\"version\":4,\"rows\":\"images\"}", 4, false, "card:1:12: ");
+    refuses("{\"version\":5,\"rows\":\"images\"}", 4, false, "card:1:12: ");
     refuses("{\"rows\":\"images\"}", 4, false, "\"version\" is missing");
     refuses("{\"version\":1,\"rows\":\"rows\"}", 4, false, "rows");
     refuses("{\"version\":1,\"rows\":\"images\",\"fit\":\"squash\"}", 4, false, "fit");
     refuses("{\"version\":1,\"rows\":\"images\"}", 4, true, "input is not bytes");
+    refuses(RESIZED(""), 4, false, "expected \"resize\"");
+    refuses(RESIZED(",\"resize\":0"), 4, false, "an integer from 1 to 4096, or [height, width]");
+    refuses(RESIZED(",\"resize\":[3,4,5]"), 4, false, "or [height, width]");
+    refuses(RESIZED(",\"resize\":5"), 4, false, "interpolation");
+    refuses(RESIZED(",\"resize\":5,\"interpolation\":\"area\""), 4, false, "unknown interpolation");
     refuses("{\"version\":1,\"rows\":\"array\",\"divisor\":2}", 4, true, "\"divisor\": 1");
     refuses("{\"version\":1,\"rows\":\"array\",\"divisor\":1,\"layout\":\"x\"}", 4, true, "layout");
     refuses("{\"version\":1,\"rows\":\"array\",\"divisor\":1,\"missing\":[1]}", 4, true, "missing");
@@ -726,6 +765,7 @@ LS_TESTS(prep_description, "unit")
         cmocka_unit_test(dates_have_a_version_of_their_own),
         cmocka_unit_test(dates_that_do_not_fit_are_refused),
         cmocka_unit_test(features_of_older_files_are_read),
+        cmocka_unit_test(pictures_keep_their_size_before_the_cut),
         cmocka_unit_test(files_that_say_something_else_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -61,11 +61,12 @@ static void gather_row(const ref_op *op, float *y, uint32_t row)
 
 static ls_change draw_change(const ref_op *op, const ls_augment *a, uint32_t row)
 {
-    uint32_t v[4], more[4];
+    uint32_t v[4], more[4], place[4];
     ls_change c;
     ls_rng_words(v, op->b.args->seed, LS_STREAM_AUGMENT, op->b.args->epoch, row);
     ls_rng_words(more, op->b.args->seed, LS_STREAM_AUGMENT_MORE, op->b.args->epoch, row);
-    ls_change_draw(&c, a, op->desc.x.h, op->desc.x.w, v, more);
+    ls_rng_words(place, op->b.args->seed, LS_STREAM_AUGMENT_PART, op->b.args->epoch, row);
+    ls_change_draw(&c, a, op->desc.x.h, op->desc.x.w, v, more, place);
     return c;
 }
 
@@ -115,7 +116,7 @@ int ref_gather(ref_op *op, unsigned flags, ls_error *err)
     if (!rows)
         return ls_fail(err, LS_EINVAL, "gather: no rows are given");
     const ls_gather *g = &op->desc.u.gather;
-    const ls_augment a = {g->crop, g->flip, g->rotate, g->erase, g->brightness, g->mixup};
+    const ls_augment a = {g->crop, g->flip, g->rotate, g->erase, g->brightness, g->mixup, g->part};
     for (int r = 0; r < op->desc.x.rows; r++) {
         if (op->b.weights)
             op->b.weights_out[r] = op->b.weights[rows[r]];

@@ -71,7 +71,7 @@ extern "C" {
 
 /* Version of this header, raised with every incompatible change. A back end must match it
  * exactly. */
-#define LS_PLUGIN_ABI 15
+#define LS_PLUGIN_ABI 16
 
 typedef struct ls_stream ls_stream;       /* an in-order queue of work on one device */
 typedef struct ls_event ls_event;         /* a point in a stream's work */
@@ -202,10 +202,14 @@ static inline int ls_windows(int size, int kernel, int stride, int before, int a
  *
  *     w = ls_rng_words(seed, LS_STREAM_AUGMENT, epoch, dataset row)
  *     v = ls_rng_words(seed, LS_STREAM_AUGMENT_MORE, epoch, dataset row)
+ *     u = ls_rng_words(seed, LS_STREAM_AUGMENT_PART, epoch, dataset row)
  *
  * these changes are made, in this order (i and j are the line and the column of a pixel):
  *
  * - Flip: if `flip` is set and w[2] is odd, the columns are mirrored.
+ * - Enlarging: a random part of the image is enlarged to the whole image, with bilinear
+ *   interpolation of four pixels. `u` chooses its share of the area, from part / 65536 to 1, its
+ *   ratio of width to height, from 3/4 to 4/3, and its place (ls_change_enlarge).
  * - Rotation about the centre by ((v[0] mod (512·rotate + 1)) / 256) − rotate degrees, with
  *   bilinear interpolation of four pixels.
  * - Crop: pixel (i, j) becomes the pixel at (i + (w[0] mod (2·crop + 1)) − crop,
@@ -221,9 +225,10 @@ static inline int ls_windows(int size, int kernel, int stride, int before, int a
  *   is a class cannot be mixed: row r gets the class of the next row if (w[2] / 256) mod 256 < m,
  *   and keeps its own class otherwise.
  *
- * In an image of bytes, rotation, brightness and mixup each round their results to bytes, at most
- * 255 (see src/base/augment.h for the exact arithmetic). The layout and the size of y do not depend
- * on `training`, because the same ops read the batches of training and of evaluation. */
+ * In an image of bytes, enlarging with rotation, brightness and mixup each round their results to
+ * bytes, at most 255 (see src/base/augment.h for the exact arithmetic). The layout and the size of
+ * y do not depend on `training`, because the same ops read the batches of training and of
+ * evaluation. */
 typedef struct ls_gather {
     float mean[4], std[4]; /* normalisation of each channel */
     int crop;              /* zero padding for random crops in pixels, at most h + w; 0: no crops */
@@ -233,6 +238,8 @@ typedef struct ls_gather {
     int brightness;        /* largest change of brightness in 256ths, at most 256; 0: none */
     int mixup;             /* largest share of the next row in a mixed row, in 256ths, at most 128;
                             * 0: no mixup */
+    int part;              /* smallest share of the area of a part that is enlarged, in 65536ths, at
+                            * most 65536; 0: none is */
     int floats;            /* non-zero: the dataset's rows are floats, else bytes */
     int targets; /* number of floats in a row's target, which are not normalised; 0: the target is a
                   * class */

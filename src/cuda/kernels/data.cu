@@ -5,7 +5,7 @@
 #define LS_ANYWHERE __host__ __device__ static inline
 #include "base/augment.h"
 
-enum { AUGMENT = 3, AUGMENT_MORE = 5 /* random streams, as in base/rng.h */ };
+enum { AUGMENT = 3, AUGMENT_MORE = 5, AUGMENT_PART = 6 /* random streams, as in base/rng.h */ };
 
 /* ---- gather: one thread block per row (example) ---------------------------------------------- */
 
@@ -96,11 +96,13 @@ __global__ static void gather_floats(const __grid_constant__ gather g)
 
 __device__ static void draw_change(ls_change *c, const ls_k_gather &k, uint32_t row)
 {
-    const ls_augment a = {k.crop, k.flip, k.rotate, k.erase, k.brightness, k.mixup};
+    const ls_augment a = {k.crop, k.flip, k.rotate, k.erase, k.brightness, k.mixup, k.part};
     const uint4 v = ls_random(k.args->seed, AUGMENT, k.args->epoch, row);
     const uint4 m = ls_random(k.args->seed, AUGMENT_MORE, k.args->epoch, row);
-    const uint32_t words[4] = {v.x, v.y, v.z, v.w}, more[4] = {m.x, m.y, m.z, m.w};
-    ls_change_draw(c, &a, k.h, k.w, words, more);
+    const uint4 p = ls_random(k.args->seed, AUGMENT_PART, k.args->epoch, row);
+    const uint32_t words[4] = {v.x, v.y, v.z, v.w}, more[4] = {m.x, m.y, m.z, m.w},
+                   place[4] = {p.x, p.y, p.z, p.w};
+    ls_change_draw(c, &a, k.h, k.w, words, more, place);
 }
 
 __device__ static float changed(const uint8_t *plane, const uint8_t *other, const ls_change c[2],
@@ -162,7 +164,7 @@ cudaError_t ls_k_gather_rows(const ls_k_gather *k, cudaStream_t stream)
 {
     static_assert(LS_THREADS == 256, "a thread for each value of a byte");
     const gather g = {*k, ls_divide_by(k->c), ls_divide_by(k->w)};
-    const bool more = k->rotate || k->erase || k->brightness || k->mixup;
+    const bool more = k->rotate || k->erase || k->brightness || k->mixup || k->part;
     if (more && k->floats)
         gather_changed<float><<<(unsigned)k->rows, LS_THREADS, 0, stream>>>(g);
     else if (more)

@@ -76,7 +76,7 @@ typedef struct ls_k_gather {
     int rows, c, h, w;
     float mean[4], std[4];
     int crop, flip; /* 0: not done */
-    int rotate, erase, brightness, mixup;
+    int rotate, erase, brightness, mixup, part;
     int floats;  /* non-zero: images are floats, else bytes */
     int words;   /* number of 32-bit words of a row's label or target */
     int vectors; /* non-zero: targets are floats */

@@ -80,10 +80,15 @@ class step_result(c.Structure):
                 ("lr", c.c_double), ("skipped", c.c_int)]
 
 
+class picture_resize(c.Structure):
+    _fields_ = [("height", c.c_int), ("width", c.c_int), ("interpolation", c.c_int)]
+
+
 class model_info(c.Structure):
     _fields_ = [("size", c.c_size_t), ("steps", c.c_uint64), ("channels", c.c_int), ("height", c.c_int),
                 ("width", c.c_int), ("outputs", c.c_int), ("parameters", c.c_size_t),
-                ("row_type", c.c_int), ("task", c.c_int), ("threshold", c.c_double)]
+                ("row_type", c.c_int), ("task", c.c_int), ("threshold", c.c_double),
+                ("resize", picture_resize)]
 
 
 class evaluation(c.Structure):
@@ -115,7 +120,7 @@ class picture_options(c.Structure):
 STRUCTURES = {"ls_error": c_error, "ls_data_source": data_source, "ls_result": result,
               "ls_trainer_callbacks": trainer_callbacks, "ls_trainer_options": trainer_options, "ls_trainer_sys": trainer_sys, "ls_step_rows": step_rows,
               "ls_step_result": step_result,
-              "ls_model_info": model_info, "ls_evaluation": evaluation, "ls_model_options": model_options, "ls_field": field,
+              "ls_picture_resize": picture_resize, "ls_model_info": model_info, "ls_evaluation": evaluation, "ls_model_options": model_options, "ls_field": field,
               "ls_picture_options": picture_options}
 
 VERSION = "0.2.0"  # of this package and of the library that it loads
