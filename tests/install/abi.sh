@@ -4,7 +4,7 @@
 # made here on purpose is found. The libraries are built anew for this, unoptimised and with full debugging information.
 # Skipped without libabigail's tools.
 set -eu
-cmake=$1 source=$2 work=$3 baselines=$4
+cmake=$1 source=$(cd -- "$2" && pwd) work=$3 baselines=$4
 for tool in abidw abidiff ninja; do
     command -v "$tool" >/dev/null || {
         echo "skipped: no $tool (Debian's abigail-tools, ninja-build)"
