@@ -615,7 +615,7 @@ def fails_openly(place):
     place.state = place.folder / "fresh"
     for options, status, message in (
             (["--set", "optimizer.lr=x"], 1, "optimizer.lr"),
-            (["--classes", "7"], 1, "has 7 classes"),
+            (["--classes", "7"], 1, "7 are needed"),
             (["--queue", "0"], 64, "--queue 0: expected 1 to"),
             (["--address", "nowhere"], 1, "--address nowhere"),
             (["--body", "1024", "--shape", "3x100x100"], 64, "--body")):
