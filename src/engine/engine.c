@@ -177,6 +177,7 @@ int ls_engine_submit(ls_engine *e, const ls_range *range, ls_error *err)
             continue;
         w->range[slot] = *range;
         w->range[slot].engine = e;
+        w->range[slot].begun = e->begun;
         int status = ls_pool_submit(e->pool, i, ls_worker_train, &w->range[slot], err);
         if (status) { /* releases the workers that wait in the merge */
             e->group->type->abort(e->group);

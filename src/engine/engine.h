@@ -147,9 +147,6 @@ typedef struct ls_engine_desc {
     ls_vector_loss vector_loss; /* parameters of a loss of vectors */
     /* [classes], allocated with ls_alloc; the engine takes ownership. NULL: equal weights. */
     float *class_weight;
-    /* Number of steps of the run before the optimizer began. The optimizer counts its steps from
-     * there. */
-    uint64_t begun;
     uint64_t seed; /* seed of the run's random numbers */
     /* divisor of the sum of a minibatch's gradients; true: batch_size, even if the minibatch has
      * fewer rows; false: the minibatch's number of rows */
@@ -224,7 +221,8 @@ ls_engine_state *ls_engine_weights(ls_engine *engine);
 int ls_engine_load(ls_engine *engine, uint64_t steps_done, ls_error *err);
 /* Sets the model of replicas that are built from now on, which has the same tensors as the present
  * model and possibly other learning-rate factors (ls_network_set_rates). It must outlive the
- * engine. `begun`: as in ls_engine_desc. No worker may have work. */
+ * engine. `begun`: number of steps of the run before the optimizer began, which counts its steps
+ * from there; 0 unless it was set. No live worker may have work. */
 void ls_engine_set_model(ls_engine *engine, const ls_network *model, uint64_t begun);
 /* Replaces the replicas of all workers by replicas of the engine's present model, with the weights
  * and states of ls_engine_weights. Afterwards the workers are in no group: the caller calls
@@ -244,6 +242,7 @@ int ls_engine_read_back(ls_engine *engine, bool exports, uint64_t steps_done, ls
 /* Consecutive steps of one epoch. */
 typedef struct ls_range {
     ls_engine *engine;   /* set by ls_engine_submit */
+    uint64_t begun;      /* set by ls_engine_submit; number of steps before the optimizer began */
     uint32_t epoch;      /* index of the epoch, from 0 */
     uint64_t first_step; /* index of the first step in the run, from 0 */
     uint32_t steps;      /* number of steps */

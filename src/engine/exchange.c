@@ -56,6 +56,7 @@ int ls_exchange_create(ls_exchange **out, ls_engine *e, ls_error *err)
                        e->desc.model->floats);
     }
     x->engine = e;
+    x->model = e->desc.model;
     x->exporter = -1;
     *out = x;
     return LS_OK;

@@ -290,13 +290,14 @@ int ls_engine_faults(const ls_engine *e, const ls_fault **out)
     return count;
 }
 
-/* Replaces the exchange, and copies the orders of the epochs' rows to the new exchange. */
+/* Replaces the exchange, and copies the model and the orders of the epochs' rows to the new one. */
 static int renew_exchange(ls_engine *e, ls_error *err)
 {
     ls_exchange *fresh, *old = e->exchange;
     int status = ls_exchange_create(&fresh, e, err);
     if (status)
         return status;
+    fresh->model = old->model;
     for (int i = 0; i < 2; i++)
         memcpy(fresh->permutation[i], old->permutation[i],
                ls_dataset_rows(e->desc.data[LS_TRAIN]) * sizeof *fresh->permutation[i]);

@@ -65,8 +65,8 @@ int ls_engine_load(ls_engine *e, uint64_t steps_done, ls_error *err)
 
 void ls_engine_set_model(ls_engine *e, const ls_network *model, uint64_t begun)
 {
-    e->desc.model = model;
-    e->desc.begun = begun;
+    e->exchange->model = model;
+    e->begun = begun;
 }
 
 int ls_engine_renew(ls_engine *e, uint64_t steps_done, ls_error *err)

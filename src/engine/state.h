@@ -166,6 +166,7 @@ struct ls_engine {
     uint64_t sent,               /* number of steps submitted so far */
         taken;                   /* number of steps collected so far */
     uint64_t ends[LS_IN_FLIGHT]; /* slot i is free once `taken` is at least ends[i] */
+    uint64_t begun;              /* see ls_engine_set_model */
     uint64_t next_number;        /* number, from 1, of the step that is collected next */
     ls_watch watch;              /* restarted when workers get work after a time without work */
     uint64_t deadline_ns;        /* a worker that is silent for longer is declared stalled */

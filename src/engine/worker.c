@@ -90,7 +90,7 @@ static int open_replica(ls_train_worker *w, const ls_exchange *x)
     const int size_count = list_shard_sizes(sizes, &trained, e);
     ls_replica_desc desc = {
         .device = w->device,
-        .model = d->model,
+        .model = x->model,
         .optimizer = d->optimizer,
         .normalisation = *d->preprocessing,
         .loss = d->loss,

@@ -464,7 +464,7 @@ static ls_step step_of(const ls_range *range, uint32_t index)
                      .update = {.lr = range->lr[index],
                                 .scale = scale_of(d, n, weight),
                                 .rows = n,
-                                .number = number - d->begun},
+                                .number = number - range->begun},
                      .report = {.number = number,
                                 .status = LS_EABORTED,
                                 .bad_shard = -1,
