@@ -89,6 +89,7 @@ def words_of(command, run):
         command = command.replace("CONFIG", "table.json") + " --set run_dir=runs/proved"
     if " verify " in command:
         run = "runs/proved"
+        command = re.sub(r"(receipt\.json|weights\.safetensors)", rf"{run}/\1", command)
     if "NEW.npy" in command:  # the page has made a model of arrays before
         command = command.replace("latest", "runs/arrays")
     for name, stands_for in (("runs/RUN", run), ("RUN", run), ("CONFIG", "config.json"), ("RECEIPT", "runs/proved/receipt.json"),
@@ -125,6 +126,7 @@ def main():
                    f"examples/fashion_mnist.json --quiet --set run_dir={run}"):
         subprocess.run([trainer, *words_of(f"trainer {config}", run)], cwd=folder, check=True,
                        stdout=subprocess.DEVNULL, timeout=60)
+    subprocess.run([trainer, "export", run, "--to", "net.onnx"], cwd=folder, check=True, timeout=60)
     commands = {tuple(words_of(command, run)): command for page in (
         root / "README.md", *sorted((root / "docs").glob("*.md"))) for command in shown(page)
         if not needs_files(root, words_of(command, run))}
