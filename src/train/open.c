@@ -172,9 +172,9 @@ static int open_data(ls_trainer *t, ls_error *err)
     return status;
 }
 
-/* Fails if the config has epochs in which parameters are frozen, but the data has no epochs, or if the
- * learning rate depends on epochs, but neither the data nor the schedule says how many steps an epoch
- * has. */
+/* Fails if the config has epochs in which parameters are frozen, but the data has no epochs, or if
+ * the learning rate depends on epochs, but neither the data nor the schedule says how many steps an
+ * epoch has. */
 static int check_schedule(ls_trainer *t, ls_error *err)
 {
     const ls_schedule *s = &t->config.schedule;

@@ -77,8 +77,13 @@ def check(run):
 def verify(trainer, run):
     def call(*more):
         return subprocess.run([trainer, "verify", str(run), "--devices", "cpu:1", *more], capture_output=True, text=True)
+    # A link that the prover has left in the place of the result is replaced, and its target is not written.
+    bystander = run.parent / "bystander"
+    bystander.write_text("mine")
+    (run / "verified.json").symlink_to(bystander)
     done = call("--all")
     assert done.returncode == 0 and done.stdout.startswith("verified: the whole training"), (done.stdout, done.stderr)
+    assert bystander.read_text() == "mine" and not (run / "verified.json").is_symlink()
     verdict = json.loads((run / "verified.json").read_text())
     assert verdict["holds"] is True and verdict["weights_sha256"] == json.loads((run / "receipt.json").read_text())["weights_sha256"]
     honest = (run / "receipt.json").read_text()
