@@ -243,6 +243,16 @@ batches()
     beside batches
 }
 
+# with_torch SCRIPT [ARGUMENT...]: runs it with --python and the last interpreter of TORCH_PYTHON, if there is one.
+with_torch()
+{
+    last=
+    for python in $TORCH_PYTHON; do
+        last=$python
+    done
+    python3 "$@" ${last:+--python "$last"}
+}
+
 # Draws bench/ladder.svg.
 ladder()
 {
@@ -255,11 +265,7 @@ and recipe, one process of 2 threads, malloc tuned, in the fastest of eager and 
 turns; medians, ratios pair by pair.
 
 TEXT
-    set --
-    for python in $TORCH_PYTHON; do
-        set -- --python "$python" # the last one that is named
-    done
-    python3 bench/ladder.py "$@" --json "$out/ladder.json" --picture bench/ladder.svg
+    with_torch bench/ladder.py --json "$out/ladder.json" --picture bench/ladder.svg
 }
 
 # Draws bench/bits.svg.
@@ -274,11 +280,7 @@ and MKL. Lockstep: one worker for each thread; the C library's tunable limits it
 tensors as little-endian fp32, conv1, conv2, fc1, fc2, each weight and bias. Mean loss: over the 20 steps.
 
 TEXT
-    set --
-    for python in $TORCH_PYTHON; do
-        set -- --python "$python" # the last one that is named
-    done
-    python3 bench/bits.py "$@" --json "$out/bits.json" --picture bench/bits.svg
+    with_torch bench/bits.py --json "$out/bits.json" --picture bench/bits.svg
 }
 
 lanes()
@@ -357,11 +359,7 @@ recovery()
 {
     section "What a loss costs, beside torchrun" "bench/recovery.py $build/bench/bench_recovery"
     printf '![time from a loss to the next new step](recovery.svg)\n\n'
-    set --
-    for python in $TORCH_PYTHON; do
-        set -- --python "$python" # the last one that is named
-    done
-    python3 bench/recovery.py "$build/bench/bench_recovery" "$@" --kills "$KILLS" --json "$out/recovery.json" \
+    with_torch bench/recovery.py "$build/bench/bench_recovery" --kills "$KILLS" --json "$out/recovery.json" \
         --picture bench/recovery.svg
 }
 
