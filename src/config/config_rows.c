@@ -72,6 +72,15 @@ void ls_config_write_key(ls_json_writer *w, const ls_config *c, const ls_config_
     }
 }
 
+const char *ls_config_key_text(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+{
+    ls_json_writer_reset(w);
+    ls_json_open_object(w, NULL);
+    ls_config_write_key(w, c, row);
+    ls_json_close(w);
+    return ls_json_writer_text(w, NULL, NULL);
+}
+
 const char *ls_config_default(char out[32], const ls_config_key *row)
 {
     switch (row->kind) {
