@@ -60,7 +60,7 @@ def renew(trainer):
             assert done.returncode == 0, done.stderr
             if config == "run":
                 shutil.rmtree(FORMER / "run", ignore_errors=True)
-                shutil.copytree(place / "run", FORMER / "run")
+                shutil.copytree(place / "run", FORMER / "run", ignore=shutil.ignore_patterns("lock", "notes.jsonl"))
                 continue
             shutil.copy(place / config / "receipt.json", FORMER / f"{config}.json")
             shutil.copy(place / config / "weights.safetensors", FORMER / f"{config}.safetensors")
