@@ -200,6 +200,10 @@ class Campaign:
         self.cpus = [c for c in CPUS if self.has(c)]
         self.missing |= {f"no {c}" for c in CPUS if c not in self.cpus}
 
+    def blame(self, what):
+        print("WRONG:", what, flush=True)
+        self.wrong.append(what)
+
     def environment(self, cpu):
         hidden = {"GLIBC_TUNABLES": f"glibc.cpu.hwcaps={CPUS[cpu]}"} if CPUS[cpu] else {}
         return os.environ | hidden | {"XDG_CACHE_HOME": str(self.folder / "cache")}
@@ -259,8 +263,8 @@ class Campaign:
         done = self.call(cpu, "--resume", config["run_dir"], "--quiet", "--set",
                          f"{key}={json.dumps(OTHER_EVALUATIONS[key])}")
         self.refused += 1
-        if done.returncode != 65 and done.returncode != 64 or "cannot be verified" not in done.stdout:
-            self.wrong.append(f"{key} at a resume: exit {done.returncode}: {done.stdout[-300:]}")
+        if done.returncode != 78 or "cannot be verified" not in done.stdout:
+            self.blame(f"{key} at a resume: exit {done.returncode}: {done.stdout[-300:]}")
 
     def signalled(self, cpu, other, config):
         path = self.folder / "config.json"
@@ -288,8 +292,8 @@ class Campaign:
         if every == 0 or 40 % every:
             done = self.call(other, "--resume", config["run_dir"], "--quiet", *more)
             self.refused += 1
-            if done.returncode not in (64, 65) or "epochs: this run was evaluated with" not in done.stdout:
-                self.wrong.append(f"more epochs: exit {done.returncode}: {done.stdout[-300:]}")
+            if done.returncode != 78 or "epochs: this run was evaluated with" not in done.stdout:
+                self.blame(f"more epochs: exit {done.returncode}: {done.stdout[-300:]}")
             shutil.rmtree(config["run_dir"])
             return self.plain(cpu, other, config)
         return self.resume(other, config["run_dir"], *more)
@@ -316,7 +320,8 @@ class Campaign:
         members = [start(i, cpu) for i, cpu in enumerate(cpus)]
         records, end = Path(config["run_dir"]) / "metrics.jsonl", time.monotonic() + WAIT_S
         if during:
-            while not records.exists() and members[0].poll() is None and time.monotonic() < end:
+            while (not (records.exists() and '"type":"step"' in records.read_text()) and members[0].poll() is None
+                   and time.monotonic() < end):
                 time.sleep(0.02)
             during(members, start)
         for i, member in enumerate(members):
@@ -349,7 +354,7 @@ class Campaign:
         done = self.call(cpu, "verify", run, "--devices", self.workers(), "--quiet", *more)
         self.verified += 1
         if done.returncode != 0:
-            self.wrong.append(f"{what}, verified under {cpu} {' '.join(more)}: exit {done.returncode}: "
+            self.blame(f"{what}, verified under {cpu} {' '.join(more)}: exit {done.returncode}: "
                               f"{done.stdout[-600:]}")
 
     def check(self, name, way, cpu, others, receipts):
@@ -361,7 +366,7 @@ class Campaign:
         self.runs += 1
         receipt = (run / "receipt.json").read_text()
         if receipts.setdefault(name, receipt) != receipt:
-            self.wrong.append(f"{what}: another receipt than that of a run in another way")
+            self.blame(f"{what}: another receipt than that of a run in another way")
         for i, verifier in enumerate(others):
             self.verify(what, run, verifier, *(["--segments", "1"] if i else ["--all"]))
 
@@ -397,13 +402,11 @@ def main():
             try:
                 campaign.check(name, way, cpu, others, receipts)
             except (RuntimeError, OSError, subprocess.TimeoutExpired) as why:
-                campaign.wrong.append(f"{name}, {way}, under {cpu}: {why}")
+                campaign.blame(f"{name}, {way}, under {cpu}: {why}")
     print(f"{campaign.runs} honest runs of {len(receipts)} recipes, {campaign.verified} verifications, "
           f"{campaign.refused} resumes that must be refused")
     for line in sorted(campaign.missing):
         print("not tried:", line)
-    for line in campaign.wrong:
-        print("WRONG:", line)
     return 1 if campaign.wrong or not campaign.verified else 0
 
 
