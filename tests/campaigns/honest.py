@@ -333,11 +333,15 @@ class Campaign:
         self.hosts([cpu, other], config)
 
     def host_lost(self, cpu, other, config):
+        if "freeze_epochs" in config:  # is refused where hosts may come and go
+            return self.two_hosts(cpu, other, config)
         config = config | {"cluster": {"deadline_s": 5, "on_host_loss": "continue"}}
         self.hosts([cpu, other], config, stalls=[1], during=lambda members, start: members[1].kill())
         self.see(config, "fault")
 
     def arrival(self, cpu, other, config):
+        if "freeze_epochs" in config:
+            return self.two_hosts(cpu, other, config)
         config = config | {"cluster": {"deadline_s": 5, "on_host_loss": "continue", "on_arrival": "admit"}}
         self.hosts([cpu, other], config, stalls=[0],
                    during=lambda members, start: members.append(start(2, other)))

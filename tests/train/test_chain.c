@@ -363,7 +363,7 @@ static void a_run_that_is_evaluated_in_two_ways_gets_no_receipt(void **state)
     static const struct {
         const char *set, *key;
     } cases[] = {{"eval_every=2", "eval_every"},
-                 {"patience=3", "patience"},
+
                  {"monitor=loss", "monitor"},
                  {"metrics.names=[]", "metrics.names"},
                  {"epochs=30", NULL},
