@@ -9,7 +9,8 @@
 
 /* ---- the state hash ------------------------------------------------------------------------- */
 
-/* Hashes the text of the state: the position, and the part of the recipe on which steps depend. */
+/* Hashes the text of the state: the position, and the keys of the recipe that differ from their
+ * defaults. */
 static int hash_text(ls_sha256 *hash, const ls_hashed *s, ls_error *err)
 {
     ls_json_writer w;
@@ -19,7 +20,7 @@ static int hash_text(ls_sha256 *hash, const ls_hashed *s, ls_error *err)
     ls_json_put_uint(&w, "steps", s->position->steps);
     if (s->position->lr > 0)
         ls_json_put_double(&w, "lr", s->position->lr);
-    ls_config_write_of_steps(&w, "recipe", s->config, s->shards);
+    ls_config_write_hashed(&w, "recipe", s->config, s->shards, ls_config_keys);
     ls_json_close(&w);
     const char *text = ls_json_writer_text(&w, &length, err);
     if (text) {
@@ -41,7 +42,7 @@ static void hash_tensor(ls_sha256 *hash, const char *prefix, const ls_param *p, 
 
 int ls_state_sha256(uint8_t out[LS_SHA256_BYTES], const ls_hashed *s, ls_error *err)
 {
-    static const char domain[] = "lockstep state 1\n";
+    static const char domain[] = "lockstep state 2\n";
     const ls_optimizer *optimizer = &s->config->optimizer;
     char prefix[LS_STATE_PREFIX];
     ls_sha256 hash;

@@ -2,15 +2,16 @@
  *
  * THE STATE HASH is a SHA-256 of everything on which the steps after a position depend, apart from
  * the data: the weights, the optimizer's states, the running statistics, the number of steps done,
- * the learning rate that the caller has set, and the keys of the recipe on which steps depend. It
- * contains no time, host, device or path. Therefore it is the same on all devices, hosts and CPUs
- * that compute the same bits. The hash is of these bytes:
+ * the learning rate that the caller has set, and the keys of the recipe on which steps depend and
+ * that differ from their defaults (ls_config_write_hashed). It contains no time, host, device or
+ * path. Therefore it is the same on all devices, hosts and CPUs that compute the same bits. The
+ * hash is of these bytes:
  *
- *     "lockstep state 1\n"
- *     a JSON object without spaces: {"steps":…,"lr":…,"recipe":{…}} and "\n"; "lr" only if it is
- * set for each tensor, first the weights and running statistics, then each of the optimizer's
- * states its name in a checkpoint, " ", the number of its elements in decimal, "\n" its elements as
- * little-endian fp32
+ *     "lockstep state 2\n"
+ *     a JSON object without spaces: {"steps":…,"lr":…,"recipe":{…}} and "\n"; "lr" only if set
+ *     for each tensor, first the weights and running statistics, then the optimizer's states:
+ *         its name in a checkpoint, " ", the number of its elements in decimal, "\n"
+ *         its elements as little-endian fp32
  *
  * The epoch and the step in it follow from the number of steps and the data. Results, such as the
  * losses so far and the best evaluation, are no part of the state: no step reads them.

@@ -226,8 +226,10 @@ void ls_state_write(ls_json_writer *w, const ls_state *state, const ls_config *c
     ls_json_put_uint(w, "test_rows", state->test_rows);
     ls_json_put_uint(w, "data_crc32", state->data_crc32);
     ls_config_write_recipe(w, "recipe", config, state->shards);
-    if (state->chain)
+    if (state->chain) {
         write_chain(w, state->chain, state->chained);
+        ls_config_write_of_evaluations(w, "evaluations", config);
+    }
     ls_json_close(w);
 }
 
@@ -356,8 +358,9 @@ static int read_all(ls_state *out, const ls_json *doc, ls_error *err)
     out->data_crc32 = (uint32_t)read_count(&f, "data_crc32", UINT32_MAX);
     out->recipe = read_object(&f, "recipe");
     out->shards = (int)shards;
-    out->entries = ls_field_any(&f, "chain"); /* this key and the next were added later */
+    out->entries = ls_field_any(&f, "chain"); /* added later, as the next two */
     ls_field_text(&f, "init_sha256", &none, &out->file);
+    out->evaluations = ls_field_any(&f, "evaluations");
     int status = ls_fields_end(&f);
     status = status ? status : read_position(&out->standing.position, doc, position, err);
     return status ? status : read_metrics(&out->metrics, doc, metrics, err);

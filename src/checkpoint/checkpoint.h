@@ -166,6 +166,9 @@ typedef struct ls_state {
     uint32_t chained;
     const cJSON *entries; /* the chain as read, for ls_chain_read; NULL: none */
     const char *file;     /* ls_chain.file as read; "": none */
+    /* how the run is evaluated, as ls_config_write_of_evaluations writes it; NULL: there is no
+     * chain, or one of a version that hashed other texts. Not used by ls_state_write */
+    const cJSON *evaluations;
 } ls_state;
 
 /* Writes a standing as members of the JSON object of the state. The caller has begun the object and

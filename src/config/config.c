@@ -321,8 +321,6 @@ static unsigned parts_of_recipe(const ls_config *c)
     return 1u << LS_RECIPE | 1u << LS_RECIPE_OF_MODEL | (unsigned)end << LS_RECIPE_OF_LENGTH;
 }
 
-/* The bit of `parts` for the keys that decide with what the steps begin (ls_config_key.begins). */
-#define BEGINS (1u << 31)
 /* The bit of `parts` for the keys that decide about evaluations (ls_config_key.judges). */
 #define JUDGES (1u << 30)
 
@@ -331,15 +329,14 @@ static bool is_among(unsigned parts, const ls_config_key *row)
     return (parts & 1u << row->part) || (parts & JUDGES && row->judges);
 }
 
-/* Writes the keys whose `part` is in the bit mask `parts`; without the bit BEGINS, not those that
- * decide with what the steps begin. The object of a group is opened when its first key is written,
- * so that groups without such keys do not appear. */
+/* Writes the keys whose `part` is in the bit mask `parts`. The object of a group is opened when its
+ * first key is written, so that groups without such keys do not appear. */
 static void write_rows(ls_json_writer *w, const char *key, const ls_config *c, unsigned parts)
 {
     const ls_config_key *open = NULL;
     ls_json_open_object(w, key);
     for (const ls_config_key *row = ls_config_keys; row->key; row++) {
-        if (!is_among(parts, row) || (row->begins && !(parts & BEGINS)))
+        if (!is_among(parts, row))
             continue;
         if (open && !same_group(open, row)) {
             ls_json_close(w);
@@ -360,14 +357,12 @@ void ls_config_write_recipe(ls_json_writer *w, const char *key, const ls_config 
 {
     ls_config resolved = *c;
     resolved.shards = shards;
-    write_rows(w, key, &resolved, parts_of_recipe(c) | BEGINS);
+    write_rows(w, key, &resolved, parts_of_recipe(c));
 }
 
-void ls_config_write_of_steps(ls_json_writer *w, const char *key, const ls_config *c, int shards)
+bool ls_config_key_is_of_recipe(const ls_config *c, const ls_config_key *row)
 {
-    ls_config resolved = *c;
-    resolved.shards = shards;
-    write_rows(w, key, &resolved, parts_of_recipe(c));
+    return is_among(parts_of_recipe(c), row);
 }
 
 void ls_config_write_of_evaluations(ls_json_writer *w, const char *key, const ls_config *c)
@@ -413,17 +408,8 @@ int ls_config_read_of_model(ls_config *out, const ls_json *doc, const cJSON *nod
     return read_rows(out, doc, node, err);
 }
 
-/* Returns a key with its value as JSON in braces, {"KEY": VALUE}; NULL: out of memory. */
-static const char *show(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
-{
-    ls_json_writer_reset(w);
-    ls_json_open_object(w, NULL);
-    ls_config_write_key(w, c, row);
-    ls_json_close(w);
-    return ls_json_writer_text(w, NULL, NULL);
-}
-
-/* Copies VALUE from {"KEY": VALUE}, the result of show(). Truncates it if it is long. */
+/* Copies VALUE from {"KEY": VALUE}, the result of ls_config_key_text. Truncates it if it is long.
+ */
 static void shorten(char out[128], const char *text, const ls_config_key *row)
 {
     const size_t skip = strlen(row->key) + strlen("{\"\":"), length = strlen(text);
@@ -457,9 +443,10 @@ int ls_config_same_recipe(const ls_config *config, int shards, const ls_config *
     ls_json_writer_init(&a, 0, config->host);
     ls_json_writer_init(&b, 0, config->host);
     for (const ls_config_key *row = ls_config_keys; row->key && status == LS_OK; row++) {
-        if (!is_among(parts_of_recipe(&mine), row))
+        if (!ls_config_key_is_of_recipe(&mine, row))
             continue;
-        const char *here = show(&a, &mine, row), *there = show(&b, recipe, row);
+        const char *here = ls_config_key_text(&a, &mine, row),
+                   *there = ls_config_key_text(&b, recipe, row);
         if (!here || !there)
             status = ls_fail(err, LS_ENOMEM, "out of memory for comparing two recipes");
         else if (strcmp(here, there) != 0)

@@ -138,7 +138,7 @@ typedef struct ls_config {
     /* values of the keys brightness and mixup; `preprocessing` has them in units of 1/256 */
     double brightness, mixup;
     double resized_crop; /* value of the key; `preprocessing` has it in units of 1/65536 */
-    int capacities; /* number of entries of `capacity`; 0: all devices are equally fast */
+    int capacities;      /* number of entries of `capacity`; 0: all devices are equally fast */
     double capacity[LS_DEVICES_MAX]; /* [capacities]: relative speed of each device */
     const char *run_dir;             /* path; "": no directory; NULL: runs/<time>-<name> */
     int receipt;                     /* non-zero: the run keeps a chain (checkpoint/chain.h) */
@@ -351,11 +351,16 @@ int ls_config_find_data(const ls_dataset_about **out, const ls_config *config, l
 void ls_config_write_recipe(ls_json_writer *w, const char *key, const ls_config *config,
                             int shards);
 
-/* Writes those keys of the recipe on which steps depend: all except those that name files or say
- * how the first weights come about (ls_config_key.begins). Otherwise like ls_config_write_recipe.
- */
-void ls_config_write_of_steps(ls_json_writer *w, const char *key, const ls_config *config,
-                              int shards);
+/* Writes the keys that the hashes of a run's states contain (checkpoint/chain.h) as the JSON object
+ * `key`: the keys of the recipe on which steps depend, that is, all except those that name files or
+ * say how the first weights come about (ls_config_key.begins). A key without which the config would
+ * be the same, because it has its default, is left out, and so are such members of a value that is
+ * an object. So a key that a later version adds changes no hash, as long as its default means what
+ * versions without it do, and a default must not change unless the version of the kernels does. The
+ * members have dotted names, such as "augment.flip", in the order of their bytes.
+ * `shards`: as for ls_config_write_recipe. `rows`: ls_config_keys; a test adds a row. */
+void ls_config_write_hashed(ls_json_writer *w, const char *key, const ls_config *config, int shards,
+                            const ls_config_key *rows);
 
 /* Writes the keys that decide when and by which metrics the run is evaluated, and when it ends
  * (ls_config_key.judges), as the JSON member `key`. */
@@ -411,6 +416,12 @@ double ls_schedule_rate(const ls_schedule *schedule, double lr, uint64_t step,
 void ls_config_read_key(ls_config *config, ls_fields *fields, const ls_config_key *row);
 /* Writes the value of a row's key according to the row's kind. */
 void ls_config_write_key(ls_json_writer *w, const ls_config *config, const ls_config_key *row);
+/* Replaces the contents of `w` by the key and its value as JSON in braces, {"KEY": VALUE}, or {} if
+ * the key has no value. Returns the text, which is valid until `w` changes; NULL: out of memory. */
+const char *ls_config_key_text(ls_json_writer *w, const ls_config *config,
+                               const ls_config_key *row);
+/* Returns whether the key belongs to the recipe of this config. */
+bool ls_config_key_is_of_recipe(const ls_config *config, const ls_config_key *row);
 /* Returns whether the key's value differs from its default. For most keys of the kind LS_KEY_CUSTOM
  * it always returns false, because the table does not contain their default as a value. */
 bool ls_config_is_set(const ls_config *config, const ls_config_key *row);

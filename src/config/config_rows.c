@@ -72,6 +72,15 @@ void ls_config_write_key(ls_json_writer *w, const ls_config *c, const ls_config_
     }
 }
 
+const char *ls_config_key_text(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+{
+    ls_json_writer_reset(w);
+    ls_json_open_object(w, NULL);
+    ls_config_write_key(w, c, row);
+    ls_json_close(w);
+    return ls_json_writer_text(w, NULL, NULL);
+}
+
 const char *ls_config_default(char out[32], const ls_config_key *row)
 {
     switch (row->kind) {
@@ -469,6 +478,7 @@ static void read_names(ls_config *c, ls_fields *f, const ls_config_key *row, con
     ls_names *names = value_of(c, row);
     const cJSON *item;
     const bool several = row->min > 0;
+    *names = (ls_names){0};
     if (cJSON_IsString(node))
         names->text = node->valuestring;
     else
@@ -514,13 +524,15 @@ static void write_node(ls_json_writer *w, const ls_config *c, const ls_config_ke
 static void read_optimizer(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     (void)row;
+    c->optimizer = (ls_optimizer){0};
     if (node)
         f->status = ls_optimizer_parse(&c->optimizer, f->doc, node, f->err);
 }
 
 static void write_optimizer(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
 {
-    ls_optimizer_write(w, row->key, &c->optimizer);
+    if (c->optimizer.type)
+        ls_optimizer_write(w, row->key, &c->optimizer);
 }
 
 /* Reads init: a rule, or {"weights": FILE, "partial": true}. An object with "weights" may also have

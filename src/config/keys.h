@@ -49,7 +49,8 @@ struct ls_config_key {
     const char *text;
     const char *const *choices;
     /* Functions for LS_KEY_CUSTOM. `read` receives the key's value as `node`, NULL if the key is
-     * absent. It is not called after an error in an earlier key. */
+     * absent, and then sets the default, whatever the value was before. It is not called after an
+     * error in an earlier key. */
     void (*read)(struct ls_config *config, ls_fields *fields, const ls_config_key *row,
                  const cJSON *node);
     void (*write)(ls_json_writer *w, const struct ls_config *config, const ls_config_key *row);

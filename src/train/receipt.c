@@ -176,6 +176,7 @@ int ls_compose_receipt(ls_json_writer *w, const struct ls_trainer *t, const ls_r
     if (summary->isa[0]) /* the bits depend on the kind of device */
         ls_json_put_string(w, "device", summary->device_model);
     ls_config_write_recipe(w, "recipe", &t->config, ls_engine_shards(t->engine));
+    ls_config_write_hashed(w, "hashed", &t->config, ls_engine_shards(t->engine), ls_config_keys);
     ls_config_write_of_evaluations(w, "evaluations", &t->config);
     ls_json_put_int(w, "epochs", t->reported.result.epochs);
     ls_put_data(w, "data", t, rows);

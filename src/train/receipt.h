@@ -6,7 +6,7 @@
 #include "json/writer.h"
 
 /* Value of the key `format`. */
-#define LS_RECEIPT_FORMAT "lockstep receipt 1"
+#define LS_RECEIPT_FORMAT "lockstep receipt 2"
 
 /* Returns why no run with this config can be verified, as the end of a sentence; NULL: one can. */
 const char *ls_unverifiable_config(const ls_config *config);

@@ -18,6 +18,12 @@
 
 #include <stdio.h>
 
+/* Returns a member of an object; NULL: there is none. */
+static inline const cJSON *member(const cJSON *object, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(object, key);
+}
+
 /* ---- the claim (verify_claim.c) ---------------------------------------------------------------
  */
 
@@ -44,7 +50,7 @@ typedef struct ls_claim {
 int ls_claim_read(ls_claim *out, const ls_verify_options *options, ls_error *err);
 void ls_claim_fini(ls_claim *claim);
 
-/* Compares the keys on which steps depend (ls_config_write_of_steps). Returns whether they differ;
+/* Compares the keys on which steps depend (ls_config_write_hashed). Returns whether they differ;
  * *why then says which key. `recipe`: a node of `doc` with a recipe or a whole config. Errors:
  * none; a recipe that cannot be read differs. */
 bool ls_recipes_differ(ls_error *why, const struct ls_trainer *trainer, const ls_json *doc,
@@ -53,6 +59,8 @@ bool ls_recipes_differ(ls_error *why, const struct ls_trainer *trainer, const ls
 /* ---- records (verify_records.c) ---------------------------------------------------------------
  */
 
+enum { LS_RECORD_KEYS_MOST = 128 }; /* more than ls_record_keys has rows */
+
 /* The comparison of metrics.jsonl with the records of a replay. */
 typedef struct ls_records_check {
     const ls_host *host;
@@ -60,14 +68,19 @@ typedef struct ls_records_check {
     const char *path;
     char *line; /* memory of getline */
     size_t room;
-    int number;          /* number of the line in `record` */
-    ls_json *doc;        /* the next record that can be compared; NULL: there is none */
-    int type;            /* its type */
-    uint64_t order;      /* its place among the records */
-    uint64_t steps;      /* number of steps of an epoch */
-    uint64_t from;       /* number of steps that were done before the present part of the replay */
-    bool whole;          /* the replay is that of the whole training */
-    bool skips;          /* earlier records of the file are not replayed, and are passed over */
+    int number;     /* number of the line in `record` */
+    ls_json *doc;   /* the next record that can be compared; NULL: there is none */
+    int type;       /* its type */
+    uint64_t order; /* its place among the records */
+    uint64_t steps; /* number of steps of an epoch */
+    uint64_t from;  /* number of steps that were done before the present part of the replay */
+    bool whole;     /* the replay is that of the whole training */
+    bool skips;     /* earlier records of the file are not replayed, and are passed over */
+    /* For each row of ls_record_keys: bit masks of the types of records, 1 << type, of which the
+     * file's first record has the key, and lacks it. A file that lacks it was written by a version
+     * that does not have it, so other records need not have it either. */
+    unsigned has[LS_RECORD_KEYS_MOST], lacks[LS_RECORD_KEYS_MOST];
+    char lacking[60];    /* the first key that is lacking, "eval.test_f1"; "": none */
     bool partial;        /* the file begins with the record of a resume: it lacks earlier records */
     char wrong[500];     /* the first difference, a sentence; "": none */
     int wrong_line;      /* line of that difference; 0: a record is missing */

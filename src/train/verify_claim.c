@@ -12,11 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const cJSON *member(const cJSON *object, const char *key)
-{
-    return cJSON_GetObjectItemCaseSensitive(object, key);
-}
-
 /* ---- the receipt ---------------------------------------------------------------------------- */
 
 static int fail_at(ls_error *err, const ls_claim *c, const cJSON *at, const char *expected)
@@ -211,8 +206,9 @@ bool ls_recipes_differ(ls_error *why, const struct ls_trainer *t, const ls_json 
     const char *text[2];
     for (int i = 0; i < 2; i++) {
         ls_json_writer_init(&w[i], 0, t->host);
-        ls_config_write_of_steps(&w[i], NULL, config[i],
-                                 i == 1 && theirs.shards > 0 ? theirs.shards : shards);
+        ls_config_write_hashed(&w[i], NULL, config[i],
+                               i == 1 && theirs.shards > 0 ? theirs.shards : shards,
+                               ls_config_keys);
         text[i] = ls_json_writer_text(&w[i], NULL, NULL);
     }
     const bool differ = !text[0] || !text[1] || strcmp(text[0], text[1]) != 0;

@@ -16,11 +16,6 @@
 
 #define LAST UINT64_MAX /* order of the record of the end */
 
-static const cJSON *member(const cJSON *object, const char *key)
-{
-    return cJSON_GetObjectItemCaseSensitive(object, key);
-}
-
 static void differs(ls_records_check *c, int line, uint64_t step, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 static void differs(ls_records_check *c, int line, uint64_t step, const char *format, ...)
@@ -174,6 +169,27 @@ static bool is_fixed(const ls_records_check *c, const ls_record_key *row)
     return true;
 }
 
+/* Returns whether the file's records of this type lack the key: the first of them that the replay
+ * has a value for decides. `object`: as for compare_key. */
+static bool is_lacking(ls_records_check *c, const ls_record_key *row, const cJSON *mine,
+                       const char *object)
+{
+    const size_t number = (size_t)(row - ls_record_keys);
+    const cJSON *theirs = ls_json_root(c->doc);
+    const unsigned type = 1u << c->type;
+    if (!member(object ? member(mine, object) : mine, row->key) || number >= LS_RECORD_KEYS_MOST ||
+        c->has[number] & type)
+        return false;
+    const bool has = member(object ? member(theirs, object) : theirs, row->key) != NULL;
+    if (has && !(c->lacks[number] & type))
+        c->has[number] |= type;
+    else if (!has)
+        c->lacks[number] |= type;
+    if (!has && !c->lacking[0])
+        snprintf(c->lacking, sizeof c->lacking, "%.15s.%.40s", ls_record_names[c->type], row->key);
+    return !has;
+}
+
 static void compare(ls_records_check *c, const cJSON *mine)
 {
     if (type_of(mine) != c->type) {
@@ -182,10 +198,11 @@ static void compare(ls_records_check *c, const cJSON *mine)
         return;
     }
     for (const ls_record_key *row = ls_record_keys; row->key; row++) {
-        if (row->in & 1u << c->type && is_fixed(c, row))
+        const bool of_data = c->type == LS_RECORD_RUN_START && row->in & 1u << LS_PART_DATA &&
+                             strcmp(row->key, "source") != 0;
+        if (row->in & 1u << c->type && is_fixed(c, row) && !is_lacking(c, row, mine, NULL))
             compare_key(c, mine, NULL, row->key);
-        if (c->type == LS_RECORD_RUN_START && row->in & 1u << LS_PART_DATA &&
-            strcmp(row->key, "source") != 0)
+        if (of_data && !is_lacking(c, row, mine, "data"))
             compare_key(c, mine, "data", row->key);
     }
 }

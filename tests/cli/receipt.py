@@ -20,7 +20,6 @@ CONFIG = {
                          {"type": "batch_norm", "name": "n"}, {"type": "flatten"},
                          {"type": "dense", "name": "d", "out": 10}]},
 }
-BEGINS = [("data", "x"), ("data", "y"), ("data", "test_x"), ("data", "test_y"), ("init",)]
 
 
 def read_tensors(path):
@@ -34,31 +33,39 @@ def read_tensors(path):
     return notes["lockstep"], {n: data[slice(*header[n]["data_offsets"])] for n in names}
 
 
-def recipe_text(state):
-    """Cuts the recipe out of the state's text, without the keys with which a run only begins."""
-    recipe = json.loads(state)["recipe"]
-    for key in BEGINS:
-        recipe.get(key[0], {}).pop(key[1], None) if len(key) > 1 else recipe.pop(key[0], None)
-    return json.dumps(recipe, separators=(",", ":"))
-
-
-def state_hash(path, steps):
-    state, tensors = read_tensors(path)
-    hashed = hashlib.sha256(b"lockstep state 1\n")
-    hashed.update(f'{{"steps":{steps},"recipe":{recipe_text(state)}}}\n'.encode())
+def state_hash(path, steps, hashed_keys):
+    _, tensors = read_tensors(path)
+    text = json.dumps(hashed_keys, separators=(",", ":"))
+    hashed = hashlib.sha256(b"lockstep state 2\n")
+    hashed.update(f'{{"steps":{steps},"recipe":{text}}}\n'.encode())
     for name, data in tensors.items():
         hashed.update(f"{name} {len(data) // 4}\n".encode() + data)
     return hashed.hexdigest()
 
 
+def check_hashed(receipt):
+    """The hashed keys are keys of the recipe with the same values, and not defaults."""
+    hashed, recipe = receipt["hashed"], receipt["recipe"]
+    assert list(hashed) == sorted(hashed, key=str.encode), list(hashed)
+    assert list(hashed) == ["data.limit", "data.name", "ema", "model", "optimizer", "shards"], list(hashed)
+    assert hashed["optimizer"] == {"lr": 0.05, "momentum": 0.9}, hashed["optimizer"]
+    for name, value in hashed.items():
+        inner = recipe
+        for key in name.split("."):
+            inner = inner[key]
+        assert value == inner or value.items() <= inner.items(), name
+
+
 def check(run):
     receipt = json.loads((run / "receipt.json").read_text())
-    assert receipt["format"] == "lockstep receipt 1"
+    assert receipt["format"] == "lockstep receipt 2"
+    check_hashed(receipt)
     link = hashlib.sha256(b"lockstep chain 1\n" + bytes.fromhex(receipt["first_weights"])).digest()
     entries = receipt["chain"] + [receipt["end"]]
     assert [e["steps"] for e in entries] == [100, 200, 210], entries
     for e in entries:
-        found = state_hash(run / "checkpoints" / f"step-{e['steps']:09}.safetensors", e["steps"])
+        found = state_hash(run / "checkpoints" / f"step-{e['steps']:09}.safetensors", e["steps"],
+                           receipt["hashed"])
         assert found == e["state"], (e["steps"], found)
         link = hashlib.sha256(link + struct.pack("<Q", e["steps"]) + bytes.fromhex(e["state"])).digest()
         assert link.hex() == e["link"]

@@ -272,6 +272,24 @@ static const char *other_value(const ls_config_key *row)
 static const char resized[] = "{\"model\": {\"layers\": []}, \"optimizer\": {\"lr\": 1},"
                               " \"data\": {\"resize\": [9, 9]}}";
 
+/* The hash of a state contains a key that does not have its default if steps depend on it. */
+static void check_hashed(const ls_config *other, const ls_config_key *row, const char *named,
+                         bool expected)
+{
+    char member[80];
+    ls_json_writer w;
+    ls_json_writer_init(&w, 0, NULL);
+    ls_config_write_hashed(&w, NULL, other, other->shards, ls_config_keys);
+    const char *text = ls_json_writer_text(&w, NULL, NULL);
+    assert_non_null(text);
+    snprintf(member, sizeof member, "\"%s\":", named);
+    /* other keys follow from these two, or need what they stand for */
+    const bool of_form = strcmp(row->key, "resize") == 0 || row->part == LS_RECIPE_OF_LENGTH;
+    if (!of_form && (strstr(text, member) != NULL) != expected)
+        fail_msg("%s: %s among the hashed keys %s", named, expected ? "is not" : "is", text);
+    ls_json_writer_fini(&w);
+}
+
 /* A key of the recipe refuses a resume and is named; any other does not. `cut`: the config
  * `resized`. */
 static void check_row(const ls_config *plain, const ls_config *cut, const ls_config_key *row)
@@ -289,6 +307,7 @@ static void check_row(const ls_config *plain, const ls_config *cut, const ls_con
         status, (row->part == LS_RECIPE || row->part == LS_RECIPE_OF_MODEL) ? LS_ECONFIG : LS_OK);
     if (status && !strstr(err.text, named))
         fail_msg("%s: its message does not name it: %s", named, err.text);
+    check_hashed(&other, row, named, status == LS_ECONFIG && !row->begins);
     ls_config_fini(&other);
 }
 

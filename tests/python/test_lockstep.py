@@ -845,3 +845,25 @@ def test_a_config_in_a_file_is_taken_too(tmp_path):
     with lockstep.Trainer(tmp_path / "c.json", data=stripes(64), test=stripes(30, 1)) as t:
         assert t.fit().checkpoint.startswith(str(tmp_path / "run"))
     assert (tmp_path / "run/weights.safetensors").exists()
+
+
+def test_a_run_is_verified_and_a_forged_one_is_not(tmp_path):
+    config = {"data": {"name": "synthetic", "limit": 256}, "epochs": 101, "eval_every": 0, "receipt": True,
+              "run_dir": str(tmp_path / "run"), "devices": "cpu:2", "optimizer": {"lr": 0.01},
+              "model": {"layers": [{"type": "avg_pool", "kernel": 7}, {"type": "flatten"}, {"type": "dense", "out": 10}]}}
+    with lockstep.Trainer(config) as t:
+        sha256 = t.fit().weights_sha256
+    steps = []
+    verdict = lockstep.verify(tmp_path / "run", all=True, set={"devices": "cpu:1"}, progress=lambda *n: steps.append(n))
+    assert verdict and verdict.whole and verdict.seed is None and verdict.weights_sha256 == sha256
+    assert verdict.segments == verdict.replayed == 2 and steps[-1] == (101, 101)
+    assert verdict.segment is verdict.steps is verdict.step is None and verdict.place == ""
+    file = tmp_path / "run/receipt.json"
+    forged = json.loads(file.read_text())
+    forged["evaluation"]["test_loss"] /= 2
+    file.write_text(json.dumps(forged, separators=(",", ":")) + "\n")
+    verdict = lockstep.verify(tmp_path / "run")
+    assert not verdict and verdict.place == "receipt.json: evaluation.test_loss" and verdict.place in repr(verdict)
+    with pytest.raises(lockstep.Error, match="no such file") as why:
+        lockstep.verify(tmp_path / "nothing")
+    assert why.value.status == "LS_ENOENT"

@@ -7,6 +7,7 @@
 #include "train/chaining.h"
 #include "train/train_fixture.h"
 
+#include <lockstep/version.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,8 +99,9 @@ static scratch kept;      /* contains the directory `run` of this run */
 static char kept_run[500];
 
 /* The last link of the chain. Every machine must compute it, with each of its instruction sets. If
- * the kernels' bits change (tests/train/test_portable_bits.c), it changes too. */
-#define LINK "5373fa8df24afb5daed615999294da0f479f17b1bf0eecacce089772264d857f"
+ * the kernels' bits change (tests/train/test_portable_bits.c), it changes too; a key of the config
+ * that is added does not change it. */
+#define LINK "9bc0096067dacf9f7d8d5ea330bacff94313d60e264ec103a69e1922afe6c0bb"
 
 static int make_reference(void **state)
 {
@@ -333,6 +335,67 @@ static void a_run_that_was_begun_without_receipt_cannot_get_one(void **state)
     scratch_end(&place);
 }
 
+/* Resumes a run with an assignment, and checks that it is refused because it could not be verified
+ * any more; `key` NULL: that it is not refused. */
+static void resume_with(const char *run_dir, const char *assignment, const char *key)
+{
+    char said[120];
+    fixture f;
+    stopper s;
+    ls_trainer *t = NULL;
+    begin(&f, &s, "devices=cpu:2");
+    fixture_set(&f, "schedule=constant");
+    fixture_set(&f, run_dir);
+    fixture_set(&f, assignment);
+    f.options.resume = run_dir + strlen("run_dir=");
+    const int status = ls_trainer_open(&t, &f.options, &f.err);
+    snprintf(said, sizeof said, "%s: this run was evaluated with", key ? key : "");
+    if (status != (key ? LS_ECONFIG : LS_OK))
+        fail_msg("%s: status %d: %s", assignment, status, f.err.text);
+    if (key && (!strstr(f.err.text, said) || !strstr(f.err.text, "cannot be verified")))
+        fail_msg("%s: %s", assignment, f.err.text);
+    ls_trainer_close(t, NULL);
+    fixture_end(&f);
+}
+
+static void a_run_that_is_evaluated_in_two_ways_gets_no_receipt(void **state)
+{
+    static const struct {
+        const char *set, *key;
+    } cases[] = {{"eval_every=2", "eval_every"},
+
+                 {"monitor=loss", "monitor"},
+                 {"metrics.names=[]", "metrics.names"},
+                 {"epochs=30", NULL},
+                 {"epochs=12", NULL},
+                 {"epochs=11", "epochs"},
+                 {"epochs=5", "epochs"},
+                 {"checkpoint.keep=3", NULL}};
+    char run_dir[500];
+    scratch place;
+    fixture f;
+    stopper s;
+    outcome o;
+    (void)state;
+    scratch_begin(&place);
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s/run", place.directory);
+    begin(&f, &s, "devices=cpu:2");
+    fixture_set(&f, "schedule=constant");
+    fixture_set(&f, run_dir);
+    s.after = 114; /* in epoch 12 */
+    run(&o, &f, &s);
+    for (size_t i = 0; i < ROOM(cases); i++)
+        resume_with(run_dir, cases[i].set, cases[i].key);
+    /* with the end of 23 epochs, after which eval_every 0 evaluates, there is no longer run */
+    begin(&f, &s, "devices=cpu:2");
+    fixture_set(&f, "schedule=constant");
+    fixture_set(&f, run_dir);
+    f.options.resume = run_dir + strlen("run_dir=");
+    run(&o, &f, &s);
+    resume_with(run_dir, "epochs=30", "epochs");
+    scratch_end(&place);
+}
+
 /* ---- verification --------------------------------------------------------------------------- */
 
 /* Writes a changed receipt. Links it anew, as a prover would who knows how. */
@@ -352,13 +415,15 @@ static void write_receipt(const char *run, cJSON *receipt)
         ls_sha256_hex(hex, link);
         cJSON_ReplaceItemInObject(e, "link", cJSON_CreateString(hex));
     }
-    char *text = cJSON_PrintUnformatted(receipt);
+    ls_json_writer w;
+    ls_json_writer_init(&w, 0, NULL);
+    ls_json_put_node(&w, NULL, receipt);
     snprintf(path, sizeof path, "%s/receipt.json", run);
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
-    fputs(text, file);
+    fprintf(file, "%s\n", ls_json_writer_text(&w, NULL, NULL));
     assert_int_equal(fclose(file), 0);
-    cJSON_free(text);
+    ls_json_writer_fini(&w);
 }
 
 static ls_verdict verify(const char *run, int all)
@@ -442,6 +507,57 @@ static void a_changed_receipt_is_refuted_with_the_place(void **state)
     }
 }
 
+/* What a version without them would have written is no forgery: keys of recipe and evaluations with
+ * their defaults, and metrics. A member that all receipts have must be there. */
+static void a_receipt_may_lack_what_its_version_did_not_have(void **state)
+{
+    static const struct {
+        const char *object, *key;
+        int holds;
+    } cases[] = {{"evaluations", "patience", 1}, {"recipe", "freeze_epochs", 1},
+                 {"evaluation", "metrics", 1},   {"evaluation", "test_loss", 0},
+                 {"hashed", "ema", 0},           {NULL, "weights_file_sha256", 0}};
+    static char text[8192];
+    const char *run = kept_run + strlen("run_dir=");
+    (void)state;
+    assert_true(read_receipt(text, sizeof text, run) > 0);
+    for (size_t i = of(2, 0); i < of(5, ROOM(cases)); i++) {
+        cJSON *r = cJSON_Parse(text), *node = r;
+        if (cases[i].object)
+            node = cJSON_GetObjectItem(r, cases[i].object);
+        assert_non_null(cJSON_GetObjectItem(node, cases[i].key));
+        cJSON_DeleteItemFromObject(node, cases[i].key);
+        write_receipt(run, r);
+        cJSON_Delete(r);
+        const ls_verdict v = verify(run, 1);
+        if (v.holds != cases[i].holds)
+            fail_msg("without %s: %s", cases[i].key, v.text);
+    }
+    /* a member of a later version is no forgery either, but cannot be verified */
+    const char *const programs[] = {"999.0.0", ls_version()};
+    for (int i = 0; i < 2; i++) {
+        static const char *set[] = {"devices=cpu:1"};
+        const ls_trainer_options o = {.size = sizeof o, .set = set, .set_count = 1};
+        const ls_verify_options asked = {.size = sizeof asked, .run = run, .trainer = &o, .all = 1};
+        ls_verdict verdict = {.size = sizeof verdict};
+        ls_error err;
+        cJSON *r = cJSON_Parse(text);
+        cJSON_ReplaceItemInObject(r, "program", cJSON_CreateString(programs[i]));
+        cJSON_AddStringToObject(r, "energy", "1 J");
+        write_receipt(run, r);
+        cJSON_Delete(r);
+        const int status = ls_verify(&verdict, &asked, &err);
+        assert_int_equal(status, i == 0 ? LS_EUNSUPPORTED : LS_OK);
+        if (i == 0)
+            assert_non_null(strstr(err.text, "Lockstep 999.0.0 wrote it, and energy, which"));
+        else
+            assert_non_null(strstr(verdict.text, "receipt.json: energy"));
+    }
+    cJSON *r = cJSON_Parse(text);
+    write_receipt(run, r);
+    cJSON_Delete(r);
+}
+
 /* Trains the reference on from its first checkpoint, but with another number in a state of the
  * optimizer. */
 static void forge(const char *run)
@@ -481,6 +597,7 @@ LS_TESTS(train_verify, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_honest_run_is_verified_on_other_devices),
+        cmocka_unit_test(a_receipt_may_lack_what_its_version_did_not_have),
         cmocka_unit_test(a_changed_receipt_is_refuted_with_the_place),
         cmocka_unit_test(a_forged_state_is_found_with_segment_step_and_tensors),
     };
@@ -503,6 +620,7 @@ LS_TESTS(train_chain, "integration")
         cmocka_unit_test(receipts_are_the_same_wherever_a_run_was_made),
         cmocka_unit_test(a_run_that_cannot_be_verified_has_no_receipt),
         cmocka_unit_test(a_run_that_was_begun_without_receipt_cannot_get_one),
+        cmocka_unit_test(a_run_that_is_evaluated_in_two_ways_gets_no_receipt),
     };
     if (!has_backend("cpu"))
         return 77;

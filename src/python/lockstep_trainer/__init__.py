@@ -26,7 +26,7 @@ from . import _nvidia, _picture, _table, _tensors
 from ._library import Error
 from ._picture import pictures
 
-__all__ = ["Error", "Model", "Result", "Trainer", "pictures"]
+__all__ = ["Error", "Model", "Result", "Trainer", "Verdict", "pictures", "verify"]
 __version__ = _l.VERSION
 
 
@@ -498,6 +498,16 @@ def _cache_dir():
     return None
 
 
+def _set_places(options, assignments, data_dirs, cache_dir):
+    """Sets the options of a trainer that say what keys are set to, and where files are."""
+    texts = [f"{k}={v if isinstance(v, str) else _json.dumps(v)}".encode() for k, v in assignments.items()]
+    folders = [_bytes(d) for d in data_dirs]
+    options.set, options.set_count = (_c.c_char_p * len(texts))(*texts), len(texts)
+    options.data_dirs = (_c.c_char_p * len(folders))(*folders)
+    options.data_dir_count = len(folders)
+    options.cache_dir = _bytes(cache_dir) if cache_dir else _cache_dir()
+
+
 class Trainer(_l.Handle):
     """A training run.
 
@@ -534,10 +544,7 @@ class Trainer(_l.Handle):
         self._arrays = None
         if data is not None or shape is not None:
             self._arrays = _Arrays(data, test, shape, classes, targets, dtype, weights, test_weights, weighted)
-        assignments = {k: v if isinstance(v, str) else _json.dumps(v)
-                       for k, v in (set or {}).items()}
-        if self._arrays:
-            assignments["data.name"] = "python"
+        assignments = {**(set or {}), **({"data.name": "python"} if self._arrays else {})}
         options = _l.trainer_options(size=_c.sizeof(_l.trainer_options))
         if isinstance(config, dict):
             options.config_text = _json.dumps(config).encode()
@@ -546,12 +553,7 @@ class Trainer(_l.Handle):
         if resume is not None:
             options.resume = _bytes(resume)
             options.resume_at = at or 0
-        texts = [f"{k}={v}".encode() for k, v in assignments.items()]
-        folders = [_bytes(d) for d in data_dirs]
-        options.set, options.set_count = (_c.c_char_p * len(texts))(*texts), len(texts)
-        options.data_dirs = (_c.c_char_p * len(folders))(*folders)
-        options.data_dir_count = len(folders)
-        options.cache_dir = _bytes(cache_dir) if cache_dir else _cache_dir()
+        _set_places(options, assignments, data_dirs, cache_dir)
         options.step_rows = (_c.c_uint32 * len(step_rows))(*step_rows)
         options.step_row_count = len(step_rows)
         faults = [f.encode() for f in inject]
@@ -776,3 +778,69 @@ class Trainer(_l.Handle):
         """Does the same as Model.weights, with the current weights."""
         with self.model() as model:
             return model.weights()
+
+
+class Verdict:
+    """The result of `verify`. It is true if nothing differs.
+
+    holds      nothing differs
+    whole      the whole training was replayed
+    segments, replayed    number of segments of the run, and of those that were replayed
+    seed       the number with which the segments were drawn; None: the whole training was replayed
+    segment    the first segment that differs, counted from 1; None: none, or the difference is not in a segment
+    steps      (first, last) step of that segment; None without one
+    step       first step of that segment whose record differs; None: none is known
+    place      what differs otherwise: "receipt.json: evaluation.test_loss", "metrics.jsonl:17"; ""
+    text       a sentence about the result
+    weights_sha256    of the weights that the result is about; "" if it is unknown
+    """
+
+    def __init__(self, v, seed):
+        self.holds, self.whole = bool(v.holds), bool(v.whole)
+        self.segments, self.replayed = v.segments, v.replayed
+        self.seed = None if self.whole else seed
+        self.segment = v.segment + 1 if v.segment >= 0 else None
+        self.steps = (getattr(v, "from") + 1, v.to) if v.segment >= 0 else None
+        self.step = v.step or None
+        self.place, self.text = (t.decode("utf-8", "replace") for t in (v.place, v.text))
+        self.weights_sha256 = v.weights_sha256.decode()
+
+    def __bool__(self):
+        return self.holds
+
+    def __repr__(self):
+        return f"<lockstep_trainer.Verdict: {self.text}>"
+
+
+def verify(run, *, weights=None, all=False, segments=3, seed=None, set=None, data_dirs=("/usr/share/datasets",),
+           cache_dir=None, progress=None):
+    """Verifies a run: reads its data again, replays the training or parts of it, and compares. Returns a Verdict.
+
+    run        directory of the run, or path of a receipt alone, which is always replayed as a whole
+    weights    file of the weights; None: weights.safetensors beside the run's or the receipt's other files
+    all        replay the whole training; only this proves that nothing differs
+    segments   else: number of segments that are replayed besides the first and the last
+    seed       number with which they are drawn, to repeat a draw; None: a random number of the system
+    set        values of keys that are not part of the recipe, a dict: {"data.path": "/data", "devices": "cpu:4"}
+    data_dirs, cache_dir    as for Trainer
+    progress   called with the number of steps replayed so far and the number of all, from time to time
+
+    Raises Error if the run cannot be verified, for example because it was made with another version of the kernels. No
+    file is written. Python code of other threads runs meanwhile; Ctrl-C takes effect at the end.
+    """
+    seed = int.from_bytes(_os.urandom(6), "little") if seed is None else seed
+    options = _l.trainer_options(size=_c.sizeof(_l.trainer_options))
+    _set_places(options, set or {}, data_dirs, cache_dir)
+
+    def show(user, p):
+        progress(p.contents.done, p.contents.steps)
+
+    asked = _l.verify_options(size=_c.sizeof(_l.verify_options), run=_bytes(run), all=bool(all), segments=segments,
+                              seed=seed, trainer=_c.pointer(options))
+    asked.weights = None if weights is None else _bytes(weights)
+    if progress:
+        asked.progress = _l.VERIFY_PROGRESS(show)
+    _nvidia.share(None, set)
+    found = _l.sized(_l.verdict)
+    _l.call("ls_verify", _c.byref(found), _c.byref(asked))
+    return Verdict(found, seed)

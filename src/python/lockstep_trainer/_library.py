@@ -70,6 +70,26 @@ class trainer_options(c.Structure):
                 ("resume_at", c.c_uint64)]
 
 
+class verify_progress(c.Structure):
+    _fields_ = [("done", c.c_uint64), ("steps", c.c_uint64), ("remaining_s", c.c_double)]
+
+
+VERIFY_PROGRESS = c.CFUNCTYPE(None, c.c_void_p, c.POINTER(verify_progress))
+
+
+class verify_options(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("run", c.c_char_p), ("weights", c.c_char_p),
+                ("trainer", c.POINTER(trainer_options)), ("all", c.c_int), ("segments", c.c_int),
+                ("seed", c.c_uint64), ("progress", VERIFY_PROGRESS), ("user", c.c_void_p)]
+
+
+class verdict(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("holds", c.c_int), ("whole", c.c_int), ("segments", c.c_int),
+                ("replayed", c.c_int), ("segment", c.c_int), ("from", c.c_uint64), ("to", c.c_uint64),
+                ("step", c.c_uint64), ("place", c.c_char * 200), ("text", c.c_char * 1200),
+                ("weights_sha256", c.c_char * 65)]
+
+
 class step_rows(c.Structure):
     _fields_ = [("size", c.c_size_t), ("rows", c.c_void_p), ("targets", c.c_void_p), ("row_type", c.c_int),
                 ("n", c.c_uint32), ("weights", c.POINTER(c.c_float))]
@@ -119,6 +139,7 @@ class picture_options(c.Structure):
 
 STRUCTURES = {"ls_error": c_error, "ls_data_source": data_source, "ls_result": result,
               "ls_trainer_callbacks": trainer_callbacks, "ls_trainer_options": trainer_options, "ls_trainer_sys": trainer_sys, "ls_step_rows": step_rows,
+              "ls_verify_progress": verify_progress, "ls_verify_options": verify_options, "ls_verdict": verdict,
               "ls_step_result": step_result,
               "ls_picture_resize": picture_resize, "ls_model_info": model_info, "ls_evaluation": evaluation, "ls_model_options": model_options, "ls_field": field,
               "ls_picture_options": picture_options}
@@ -150,6 +171,7 @@ _FUNCTIONS = {  # name: (result, arguments); the last argument of functions that
     "ls_trainer_save": (c.c_int, [_P, c.c_char_p, _E]),
     "ls_trainer_load": (c.c_int, [_P, c.c_char_p, _E]),
     "ls_trainer_close": (c.c_int, [_P, _E]),
+    "ls_verify": (c.c_int, [c.POINTER(verdict), c.POINTER(verify_options), _E]),
     "ls_model_describe": (c.c_int, [_P, c.POINTER(model_info), _E]),
     "ls_model_release": (None, [_P]),
     "ls_model_save": (c.c_int, [_P, c.c_char_p, _E]),

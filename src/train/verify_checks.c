@@ -1,0 +1,240 @@
+/* Checks what a claim says of recipe, data, weights, positions and checkpoints, before anything is
+ * replayed (verification.h). */
+#include "train/verification.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "train/coordinator.h"
+
+#include <lockstep/version.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int check_library(const verification *v, ls_error *err)
+{
+    const ls_summary *mine = &v->trainer->reported.summary;
+    const char *library = v->claim.library, *device = v->claim.device;
+    if (library && strcmp(library, mine->library) != 0)
+        return ls_fail(
+            err, LS_EDATA,
+            "the run was made with \"%.150s\"%s%.80s; a verifier needs this version, and "
+            "\"%.80s\" has \"%.150s\"",
+            library, device ? " on " : "", device ? device : "", mine->devices, mine->library);
+    if (device && strcmp(device, mine->isa[0] ? mine->device_model : "") != 0)
+        return ls_fail(
+            err, LS_EDATA,
+            "the run was made on \"%.150s\", and its bits depend on the device; verify it "
+            "on this model, not on %.150s",
+            device, mine->device_model);
+    return LS_OK;
+}
+
+/* Fails if a later version of the program wrote the receipt, and a member that this version does
+ * not know: whether it is right cannot be said here. */
+static int check_version(const verification *v, ls_error *err)
+{
+    const char *program = cJSON_GetStringValue(member(ls_verify_receipt(v), "program"));
+    char place[LS_JSON_PLACE] = "";
+    unsigned theirs[3] = {0}, mine[3] = {0};
+    if (!program || !ls_verify_unknown(place, ls_verify_receipt(v)) ||
+        sscanf(program, "%5u.%5u.%5u", &theirs[0], &theirs[1], &theirs[2]) != 3 ||
+        sscanf(ls_version(), "%5u.%5u.%5u", &mine[0], &mine[1], &mine[2]) != 3)
+        return LS_OK;
+    for (int i = 0; i < 3; i++) {
+        if (theirs[i] < mine[i])
+            return LS_OK;
+        if (theirs[i] > mine[i])
+            return ls_fail(err, LS_EUNSUPPORTED,
+                           "%.300s: Lockstep %u.%u.%u wrote it, and %s, which this version (%s) "
+                           "does not know; verify it with that version or a later one",
+                           v->claim.receipt, theirs[0], theirs[1], theirs[2], place, ls_version());
+    }
+    return LS_OK;
+}
+
+/* Checks that the entries are linked, and at the positions that follow from the recipe. */
+static void check_positions(verification *v)
+{
+    const ls_claim *c = &v->claim;
+    char place[LS_JSON_PLACE];
+    uint32_t i = 0;
+    if (c->wrong[0])
+        ls_verify_receipt_differs(v, c->wrong, "does not follow from the entries");
+    for (const cJSON *e = member(ls_verify_receipt(v), "chain")->child; e; e = e->next) {
+        const double steps = member(e, "steps")->valuedouble;
+        snprintf(place, sizeof place, "receipt.json: chain[%u].steps", (unsigned)i);
+        if (steps != (double)ls_verify_position(v, ++i))
+            ls_verify_differs(v, place, "%s: the entry is after %.0f steps, not after %llu", place,
+                              steps, (unsigned long long)ls_verify_position(v, i));
+    }
+    if (ls_chain_count(c->end, v->batch_size) != c->chain.count)
+        ls_verify_differs(v, "receipt.json: chain",
+                          "receipt.json: a run of %llu steps does not have %u "
+                          "entries in its chain",
+                          (unsigned long long)c->end, (unsigned)c->chain.count);
+}
+
+/* Compares the recipe of the replay, which is that of the claim unless the caller's assignments
+ * change it, with those of the run's config and first record. */
+static int check_recipes(verification *v, ls_error *err)
+{
+    const ls_claim *c = &v->claim;
+    const ls_json *claim = c->doc ? c->doc : c->own;
+    const cJSON *start = c->start ? ls_json_root(c->start) : NULL;
+    ls_error why;
+    if (ls_recipes_differ(&why, v->trainer, claim, member(ls_json_root(claim), "recipe")))
+        return ls_fail(err, LS_EINVAL, "verify: an assignment changes the run's recipe: %.500s",
+                       why.text);
+    if (c->malformed[0])
+        ls_verify_differs(v, "config.json", "%s", c->malformed);
+    if (c->own &&
+        ls_recipes_differ(&why, v->trainer, c->own, member(ls_json_root(c->own), "recipe")))
+        ls_verify_differs(v, "config.json",
+                          "config.json does not have the recipe of the receipt: %.500s", why.text);
+    if (member(start, "config") &&
+        ls_recipes_differ(&why, v->trainer, c->start, member(start, "config")))
+        ls_verify_differs(v, "metrics.jsonl:1",
+                          "metrics.jsonl:1: the first record has another recipe: %.500s", why.text);
+    return LS_OK;
+}
+
+static int check_data(verification *v, ls_error *err)
+{
+    char place[LS_JSON_PLACE] = "data";
+    const cJSON *theirs = member(ls_verify_receipt(v), "data");
+    ls_json_writer w;
+    int status = ls_hash_rows(&v->rows, v->trainer, err);
+    if (status)
+        return status;
+    ls_json_writer_init(&w, 0, v->host);
+    ls_put_data(&w, NULL, v->trainer, &v->rows);
+    const char *text = ls_json_writer_text(&w, NULL, err);
+    cJSON *mine = text ? cJSON_Parse(text) : NULL;
+    status = mine ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for the hashes of the data");
+    ls_verify_leave_out(mine, theirs, place);
+    if (mine && ls_json_differs(place, mine, theirs))
+        ls_verify_receipt_differs(v, place, "is another one than that of the verifier's data");
+    cJSON_Delete(mine);
+    ls_json_writer_fini(&w);
+    return status;
+}
+
+static void check_first_weights(verification *v)
+{
+    const ls_chain *mine = &v->trainer->chain;
+    const char *file = cJSON_GetStringValue(member(ls_verify_receipt(v), "init_file_sha256"));
+    if (strcmp(file ? file : "", mine->file) != 0)
+        ls_verify_receipt_differs(
+            v, "init_file_sha256",
+            "is not the hash of the file of the first weights (init.weights)");
+    if (memcmp(mine->first, v->claim.chain.first, LS_SHA256_BYTES) != 0)
+        ls_verify_receipt_differs(v, "first_weights",
+                                  "is not the hash of the weights with which the recipe "
+                                  "begins");
+}
+
+/* Compares the file of weights with the receipt. */
+static void check_weights(verification *v)
+{
+    const char *claimed = cJSON_GetStringValue(member(ls_verify_receipt(v), "weights_file_sha256"));
+    char hex[LS_SHA256_HEX];
+    ls_error why;
+    if (!v->claim.weights[0])
+        return;
+    if (ls_sha256_of_file(hex, v->claim.weights, "a file of weights", &why) != LS_OK)
+        ls_verify_differs(v, "weights.safetensors", "the weights cannot be read: %.400s", why.text);
+    else if (!claimed || strcmp(hex, claimed) != 0)
+        ls_verify_differs(v, "weights.safetensors",
+                          "weights.safetensors is another file than that of the receipt "
+                          "(weights_file_sha256)");
+}
+
+/* Notes that the checkpoint at the end of segment number `i` is not that of the receipt. */
+static void note_checkpoint(verification *v, uint32_t i, const char *place, const char *name)
+{
+    if (v->verdict.holds) {
+        v->verdict.segment = (int)i;
+        v->verdict.from = ls_verify_position(v, i);
+        v->verdict.to = ls_verify_segment_end(v, i);
+    }
+    ls_verify_differs(v, place,
+                      "the checkpoint %s at its end does not have the state that the receipt names",
+                      name);
+}
+
+/* Hashes the checkpoints that the run has at the positions of the chain. */
+static void check_checkpoints(verification *v)
+{
+    char path[LS_PATH_BYTES], name[LS_CHECKPOINT_NAME], place[LS_CHECKPOINT_NAME + 20];
+    uint8_t state[LS_SHA256_BYTES];
+    ls_error why;
+    for (uint32_t i = 0; v->claim.run[0] && i <= v->claim.chain.count; i++) {
+        const uint64_t steps = ls_verify_segment_end(v, i);
+        const uint8_t *want =
+            i < v->claim.chain.count ? v->claim.chain.state[i] : v->claim.end_state;
+        ls_verify_checkpoint_path(path, name, v, steps);
+        snprintf(place, sizeof place, "checkpoints/%s", name);
+        if (access(path, F_OK) != 0)
+            continue;
+        if (!ls_verify_read_checkpoint(state, v, steps, path, &why))
+            ls_verify_differs(v, place, "the checkpoint %s cannot be used: %.400s", name, why.text);
+        else if (memcmp(state, want, sizeof state) != 0)
+            note_checkpoint(v, i, place, name);
+    }
+}
+
+static int allocate_values(verification *v, ls_error *err)
+{
+    const size_t floats = v->trainer->model->floats;
+    for (int k = 0; k <= ls_verify_states(v); k++) {
+        v->values[k] = ls_alloc_array(v->host, floats, sizeof(float));
+        if (!v->values[k])
+            return ls_fail(err, LS_ENOMEM, "out of memory for the tensors of a checkpoint");
+    }
+    return LS_OK;
+}
+
+/* Fails if a run without a receipt has not finished: its weights are then those of no epoch's end,
+ * or a resume has changed its epochs. */
+static int check_finished(const verification *v, ls_error *err)
+{
+    const ls_config *c = &v->trainer->config;
+    const uint64_t all = (uint64_t)c->epochs * v->epoch_steps;
+    if (v->claim.doc || v->claim.end == all ||
+        (c->patience > 0 && v->claim.end < all && v->claim.end % v->epoch_steps == 0))
+        return LS_OK;
+    return ls_fail(err, LS_EUNSUPPORTED,
+                   "%.300s: the weights are those after step %llu, and the config has %llu steps; "
+                   "resume the run to its end, or set epochs if a resume has changed them",
+                   v->claim.run, (unsigned long long)v->claim.end, (unsigned long long)all);
+}
+
+int ls_verify_check(verification *v, ls_error *err)
+{
+    int status = v->claim.doc ? check_version(v, err) : LS_OK;
+    if (status == LS_OK)
+        status = ls_verify_open(v, err);
+    if (status == LS_OK)
+        status = check_library(v, err);
+    if (status == LS_OK)
+        status = allocate_values(v, err);
+    if (status)
+        return status;
+    v->batch_size = (uint32_t)v->trainer->config.batch_size;
+    v->epoch_steps = v->trainer->coordination->steps;
+    status = check_recipes(v, err);
+    if (status == LS_OK)
+        status = check_finished(v, err);
+    if (status || !v->claim.doc)
+        return status;
+    check_positions(v);
+    check_first_weights(v);
+    if (v->verdict.holds)
+        status = check_data(v, err);
+    if (status == LS_OK && v->verdict.holds)
+        check_weights(v);
+    if (status == LS_OK && v->verdict.holds)
+        check_checkpoints(v);
+    return status;
+}

@@ -1,0 +1,104 @@
+/* What a verification has found, and its place: the first difference, the segments and the states
+ * (verification.h). */
+#include "train/verification.h"
+
+#include "engine/view.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+void ls_verify_differs(verification *v, const char *place, const char *format, ...)
+{
+    va_list args;
+    if (!v->verdict.holds)
+        return; /* the first difference counts */
+    va_start(args, format);
+    vsnprintf(v->verdict.text, sizeof v->verdict.text, format, args);
+    va_end(args);
+    snprintf(v->verdict.place, sizeof v->verdict.place, "%s", place);
+    v->verdict.holds = 0;
+}
+
+const cJSON *ls_verify_receipt(const verification *v)
+{
+    return v->claim.doc ? ls_json_root(v->claim.doc) : NULL;
+}
+
+void ls_verify_receipt_differs(verification *v, const char *member_place, const char *why)
+{
+    char place[LS_JSON_PLACE + 20];
+    snprintf(place, sizeof place, "receipt.json: %s", member_place);
+    ls_verify_differs(v, place, "%s %s", place, why);
+}
+
+uint64_t ls_verify_position(const verification *v, uint32_t entries)
+{
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < entries; i++)
+        at = ls_chain_next(at, v->batch_size);
+    return at;
+}
+
+uint64_t ls_verify_segment_end(const verification *v, uint32_t segment)
+{
+    return segment < v->claim.chain.count ? ls_verify_position(v, segment + 1) : v->claim.end;
+}
+
+/* ---- states --------------------------------------------------------------------------------- */
+
+static bool same_tensor(const ls_param *p, const float *a, const float *b)
+{
+    return memcmp(a + p->offset, b + p->offset, p->count * sizeof(float)) == 0;
+}
+
+void ls_verify_name_tensors(char *text, size_t size, const verification *v, float *const *theirs,
+                            int states)
+{
+    const ls_network *model = v->trainer->model;
+    const ls_engine_state *mine = ls_engine_weights(v->trainer->engine);
+    char prefix[LS_STATE_PREFIX] = "";
+    int found = 0;
+    for (int k = 0; k <= states; k++) {
+        const int tensors = model->params + (k == 0 ? model->stats : 0);
+        if (k > 0)
+            ls_name_state(prefix, &v->trainer->config.optimizer, k - 1);
+        for (int i = 0; i < tensors; i++) {
+            const ls_param *p = k == 0 ? model->tensor[i] : model->param[i];
+            const size_t used = strlen(text);
+            if (same_tensor(p, theirs[k], k == 0 ? mine->canonical : mine->slot[k - 1]))
+                continue;
+            if (found++ < 3)
+                snprintf(text + used, size - used, "%s%s%s", found > 1 ? ", " : "", prefix,
+                         p->name);
+        }
+    }
+    const size_t used = strlen(text);
+    if (found > 3)
+        snprintf(text + used, size - used, " and %d more", found - 3);
+}
+
+int ls_verify_states(const verification *v)
+{
+    return ls_optimizer_states(&v->trainer->config.optimizer);
+}
+
+bool ls_verify_read_checkpoint(uint8_t hash[LS_SHA256_BYTES], verification *v, uint64_t steps,
+                               const char *path, ls_error *why)
+{
+    ls_trainer *t = v->trainer;
+    const ls_checkpoint_values values = {v->values[0], v->values + 1};
+    const ls_position at = {.steps = steps};
+    const ls_hashed state = {t->model, &t->config, ls_engine_shards(t->engine), &at, values};
+    int status = ls_checkpoint_read(&values, path, t->model, &t->config.optimizer, v->host, why);
+    if (status == LS_OK)
+        status = ls_state_sha256(hash, &state, why);
+    return status == LS_OK;
+}
+
+void ls_verify_checkpoint_path(char out[LS_PATH_BYTES], char name[LS_CHECKPOINT_NAME],
+                               const verification *v, uint64_t steps)
+{
+    char folder[LS_PATH_BYTES];
+    ls_checkpoint_name(name, steps);
+    ls_path_join(out, ls_path_join(folder, v->claim.run, "checkpoints"), name);
+}

@@ -1,0 +1,130 @@
+/* Compares the end of a replay with the receipt, the weights and the records (verification.h). */
+#include "train/verification.h"
+
+#include "base/error.h"
+#include "engine/view.h"
+#include "nn/safetensors.h"
+#include "train/run_records.h"
+
+#include <string.h>
+
+/* Compares the file of weights with those of a replay, for a run without a receipt. */
+static int compare_weights_file(verification *v, ls_error *err)
+{
+    const ls_trainer *t = v->trainer;
+    char mine[LS_SHA256_HEX], theirs[LS_SHA256_HEX], tensors[400] = "";
+    ls_error why;
+    int status = ls_safetensors_sha256(mine, t->model, ls_engine_weights(t->engine)->canonical,
+                                       t->position.steps, v->host, err);
+    if (status)
+        return status;
+    if (ls_sha256_of_file(theirs, v->claim.weights, "a file of weights", &why) != LS_OK ||
+        ls_safetensors_load(v->values[0], v->claim.weights, t->model, "", v->host, &why) != LS_OK) {
+        ls_verify_differs(v, "weights.safetensors", "the weights cannot be read: %.400s", why.text);
+        return LS_OK;
+    }
+    if (strcmp(mine, theirs) == 0)
+        return LS_OK;
+    ls_verify_name_tensors(tensors, sizeof tensors, v, v->values, 0);
+    if (tensors[0])
+        ls_verify_differs(v, "weights.safetensors", "the replay ends with other weights: %s",
+                          tensors);
+    else
+        ls_verify_differs(
+            v, "weights.safetensors",
+            "weights.safetensors has the weights of the replay, but describes the model in "
+            "another way, or has other tensors too");
+    return LS_OK;
+}
+
+/* Replaces members of the replay's receipt that prove nothing by those of the prover: the version
+ * of the program, and the names of files, whose contents are hashed. */
+static void overlook(cJSON *mine, const cJSON *theirs)
+{
+    for (const ls_config_key *row = ls_config_keys; row->key; row++) {
+        cJSON *own = cJSON_GetObjectItemCaseSensitive(mine, "recipe");
+        const cJSON *other = member(theirs, "recipe");
+        if (*row->group) {
+            own = cJSON_GetObjectItemCaseSensitive(own, row->group);
+            other = member(other, row->group);
+        }
+        if (!row->begins || !own || !cJSON_IsObject(other))
+            continue;
+        cJSON_DeleteItemFromObjectCaseSensitive(own, row->key);
+        if (member(other, row->key))
+            cJSON_AddItemToObject(own, row->key, cJSON_Duplicate(member(other, row->key), true));
+    }
+    if (cJSON_IsString(member(theirs, "program")))
+        cJSON_ReplaceItemInObjectCaseSensitive(mine, "program",
+                                               cJSON_Duplicate(member(theirs, "program"), true));
+    ls_verify_leave_out(mine, theirs, "");
+}
+
+/* Checks that the receipt's file is the text that Lockstep writes, byte by byte. */
+static int check_canonical(verification *v, ls_error *err)
+{
+    char mine[LS_SHA256_HEX], theirs[LS_SHA256_HEX];
+    ls_json_writer w;
+    ls_sha256 hash;
+    size_t length;
+    ls_json_writer_init(&w, 0, v->host);
+    ls_json_put_node(&w, NULL, ls_verify_receipt(v));
+    const char *text = ls_json_writer_text(&w, &length, err);
+    int status = text ? ls_sha256_of_file(theirs, v->claim.receipt, "a receipt", err) : LS_ENOMEM;
+    if (status == LS_OK) {
+        ls_sha256_init(&hash);
+        ls_sha256_update(&hash, text, length);
+        ls_sha256_update(&hash, "\n", 1);
+        ls_sha256_final_hex(&hash, mine);
+        if (strcmp(mine, theirs) != 0)
+            ls_verify_differs(v, "receipt.json",
+                              "receipt.json is not in the form in which Lockstep writes "
+                              "it (spaces, numbers or line ends)");
+    }
+    ls_json_writer_fini(&w);
+    return status;
+}
+
+static int compare_receipts(verification *v, ls_error *err)
+{
+    char place[LS_JSON_PLACE] = "";
+    ls_json_writer w;
+    ls_json_writer_init(&w, 0, v->host);
+    int status = ls_compose_receipt(&w, v->trainer, &v->rows, err);
+    const char *text = status == LS_OK ? ls_json_writer_text(&w, NULL, err) : NULL;
+    cJSON *mine = text ? cJSON_Parse(text) : NULL;
+    if (status == LS_OK && !mine)
+        status = ls_fail(err, LS_ENOMEM, "out of memory for a receipt");
+    if (status == LS_OK) {
+        overlook(mine, ls_verify_receipt(v));
+        if (ls_json_differs(place, mine, ls_verify_receipt(v)))
+            ls_verify_receipt_differs(v, place, "is another one than that of the replay");
+        status = check_canonical(v, err);
+    }
+    cJSON_Delete(mine);
+    ls_json_writer_fini(&w);
+    return status;
+}
+
+int ls_verify_results(verification *v, ls_error *err)
+{
+    int status = ls_record_run_end(v->trainer, LS_OK, "", err);
+    if (status == LS_OK)
+        ls_check_records_end(&v->records);
+    if (status == LS_OK)
+        status = v->claim.doc ? compare_receipts(v, err) : compare_weights_file(v, err);
+    return status;
+}
+
+void ls_verify_note_records(verification *v)
+{
+    const ls_records_check *r = &v->records;
+    char place[40];
+    if (!r->wrong[0])
+        return;
+    if (v->verdict.segment >= 0 && r->wrong_step > v->verdict.from &&
+        r->wrong_step <= v->verdict.to)
+        v->verdict.step = r->wrong_step;
+    snprintf(place, sizeof place, "metrics.jsonl%s%.0d", r->wrong_line ? ":" : "", r->wrong_line);
+    ls_verify_differs(v, place, "%s: %s", place, r->wrong);
+}
