@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Campaign: forged runs, and whether `trainer verify` notices each as docs/verify.md says.
 
-    forge.py --trainer PROGRAM [--directory DIR] [--short] [--only TEXT] [--list] [--draws N]
+    forge.py --trainer PROGRAM [--directory DIR] [--short] [--only PATTERN] [--list] [--draws N]
 
 Honest runs are made first. For each forgery, the prover gets a copy of one of them and changes it; the verifier
 has an own copy of the honest data, and gets what the forgery says. What must come out is taken from docs/verify.md
@@ -14,7 +14,7 @@ alone:
     found by sampling         as often as the page's formula says, over many draws
 
 --short leaves out forgeries that differ from another one only by their key, and draws less. Prints one JSON
-object; exit status 1 if a forgery was not noticed, was placed wrongly, or verify crashed, hung or needed too much
+object, and writes DIR/outcomes.jsonl, what verify said of each; exit status 1 if a forgery was not noticed, was placed wrongly, or verify crashed, hung or needed too much
 memory.
 """
 import argparse
@@ -184,8 +184,10 @@ def run_all(world, chosen):
     for number, forgery in enumerate(chosen):
         try:
             wrong, said, rate = attempt(world, forgery, number)
-        except (RuntimeError, AssertionError, OSError, KeyError, IndexError, ValueError):
+        except (RuntimeError, AssertionError, OSError, LookupError, StopIteration, ValueError):
             wrong, said, rate = "the forger failed", traceback.format_exc(limit=3), None
+        with open(world.directory / "outcomes.jsonl", "a", encoding="utf-8") as log:
+            log.write(json.dumps({"forgery": forgery.name, "wrong": wrong, "said": said[:2000]}) + "\n")
         kind = forgery.expect[0]
         count[kind] = count.get(kind, 0) + 1
         if rate:
@@ -193,13 +195,13 @@ def run_all(world, chosen):
         if wrong:
             failures.append({"forgery": forgery.name, "number": number, "wrong": wrong, "said": said[:800],
                              "expected": str(forgery.expect)})
-            print(f"{number:03d} {forgery.name}: {wrong}\n      {said[:400]}", file=sys.stderr)
+            print(f"{number:03d} {forgery.name}: {wrong}\n      {said[:400]}", file=sys.stderr, flush=True)
     return {"forgeries": len(chosen), **count, "rates": rates, "failures": failures}
 
 
 def main():
     args = parse()
-    chosen = [f for f in all_forgeries(args.short) if args.only in f.name]
+    chosen = [f for f in all_forgeries(args.short) if re.search(args.only, f.name)]
     if args.list:
         for f in chosen:
             print(f"{f.name}\n    prover: {f.prover}\n    verifier: {f.verifier}\n    expected: {f.expect[0]}: {f.expect[1]}")

@@ -1,5 +1,4 @@
 """Forgeries of metrics.jsonl. See forge.py."""
-import json
 import re
 import struct
 
@@ -45,6 +44,7 @@ def other(value, single):
 
 VARIES = ("images_per_s", "workers", "seconds", "time", "devices", "device_model", "instruction_set", "device_bytes",
           "batch_per_device", "seconds_per_epoch", "checkpoint", "lockstep")
+NUMBERS = ("step", "epoch")  # keys that say which record it is
 FIELDS = {
     "csv": {"step": ("step", "epoch", "rows", "loss", "correct", "lr", "images_per_s", "workers"),
             "epoch": ("epoch", "train_loss", "train_accuracy", "seconds", "images_per_s"),
@@ -73,8 +73,11 @@ def field(of, kind, key):
         run.edit_record(at, edit)
     if key in VARIES:
         return make, nothing(F.BESIDES)
-    return make, found(rf"metrics\.jsonl:\d+: the record {kind}" if kind in ("step", "epoch", "eval") else
-                       r"metrics\.jsonl:\d+")
+    if key == "library":
+        return make, nothing(F.KERNELS)
+    if key in NUMBERS:  # a record with another number is one that is missing
+        return make, found(rf"metrics\.jsonl.*: the record {kind} \d+ is missing")
+    return make, found(rf"metrics\.jsonl:\d+: the record {kind}")
 
 
 for of, kinds in FIELDS.items():
@@ -203,7 +206,7 @@ def edit_step(number):
 
 ALL.add("drawn: a record of a segment that is not drawn", edit_step(149), "changes the loss of a step in segment 2",
         nothing(F.NOT_DRAWN), verifier=DRAWN)
-ALL.add("drawn: a record of the first segment", edit_step(49), "changes the loss of a step in segment 1", line(76),
+ALL.add("drawn: a record of the first segment", edit_step(49), "changes the loss of a step in segment 1", line(75),
         verifier=DRAWN)
 ALL.add("drawn: a record of the last segment", edit_step(340), "changes the loss of a step in the last segment",
         found(r"metrics\.jsonl"), verifier=DRAWN)
@@ -225,6 +228,3 @@ def _(_world, run):
 @ALL.of("run_end: better than it was", "changes the accuracy of the last record", found(r"metrics\.jsonl"), long=True)
 def _(_world, run):
     run.edit_record(run.line_of("run_end", -1), lambda r: r.update(test_accuracy=0.99))
-
-
-__all__ = ["FORGERIES", "json"]
