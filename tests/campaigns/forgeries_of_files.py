@@ -232,9 +232,10 @@ for file in FILES:
         ALL.add(f"no file: {file} is {name}", instead(file, make), f"puts {name} in the place of {file}", NOTICED,
                 long=name not in ("a pipe", "a link to /dev/zero"))
 
-for file in ("metrics.jsonl", "weights.safetensors", "checkpoints/step-000000200.safetensors"):
+for file, said in (("metrics.jsonl", "no records to compare"), ("weights.safetensors", "no weights to compare"),
+                   ("checkpoints/step-000000200.safetensors", "verified")):
     ALL.add(f"no file: {file} is missing", lambda world, run, file=file: run.path(file).unlink(), f"removes {file}",
-            NOTICED)
+            ("nothing", F.ABSENT, said))
 
 
 @ALL.of("link: the weights are a link to the same bytes", "puts a link in the place of the weights",
@@ -309,7 +310,7 @@ def _(_world, run):
     shutil.copy(run.checkpoint_path(100), run.checkpoint_path(200))
 
 
-@ALL.of("checkpoint: all are missing", "gives a directory without checkpoints", NOTICED)
+@ALL.of("checkpoint: all are missing", "gives a directory without checkpoints", nothing(F.ABSENT))
 def _(_world, run):
     shutil.rmtree(run.path("checkpoints"))
 
@@ -349,9 +350,9 @@ for name, edit, expect in (
         ("another seed", lambda c, r: c.update(seed=4), found(CONFIG)),
         ("another rate", lambda c, r: c["optimizer"].update(lr=0.06), found(CONFIG)),
         ("other columns left out", lambda c, r: c["data"].update(drop=["c"]), found(CONFIG)),
-        ("other epochs", lambda c, r: c.update(epochs=10), found(CONFIG)),
-        ("another eval_every", lambda c, r: c.update(eval_every=1), found(CONFIG)),
-        ("patience", lambda c, r: c.update(patience=3), found(CONFIG)),
+        ("other epochs", lambda c, r: c.update(epochs=10), nothing(F.OUTSIDE)),
+        ("another eval_every", lambda c, r: c.update(eval_every=1), nothing(F.OUTSIDE)),
+        ("patience", lambda c, r: c.update(patience=3), nothing(F.OUTSIDE)),
         ("a sum by one device", lambda c, r: c.update(allreduce="naive"), NOTICED),
         ("shards of devices", lambda c, r: c.update(shards="devices"), NOTICED),
         ("an unknown key", lambda c, r: c.update(certified=True), NOTICED),

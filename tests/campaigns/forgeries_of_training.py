@@ -287,19 +287,13 @@ def _(_world, run):
 
 # ---- steps ---------------------------------------------------------------------------------------
 
-def move_position(run, source, steps, epoch, step, kept_before):
-    """Calls the state after `source` steps that after `steps` steps, and trains on."""
-    checkpoint = run.checkpoint(source)
+def place(checkpoint, steps, entries):
+    """Says that the checkpoint of "csv" is that after another number of steps, with as many hashes of states."""
     state = checkpoint.state
+    epoch, step = ((steps - 1) // 2, 2) if steps % 2 == 0 else (steps // 2, 1)
     state["position"].update(steps=steps, epoch=epoch, step=step)
-    state["chain"] = state["chain"][:1 + kept_before]
+    state["chain"] = state["chain"][:1 + entries]
     checkpoint.state = state
-    run.forget_after(steps - 1)
-    if run.checkpoint_path(source).exists():
-        run.checkpoint_path(source).unlink()
-    path = run.checkpoint_path(steps)
-    checkpoint.save(path)
-    run.resume()
 
 
 def every_step(world):
@@ -312,10 +306,13 @@ def every_step(world):
 
 
 def step_is_moved(world, run, source, steps):
+    """Calls the state after `source` steps that after `steps` steps, and trains on."""
     whole = every_step(world).copy_to(run.dir.parent / "steps")
-    whole.forget_after(max(source, steps))
-    position = ((steps - 1) // 2, 2) if steps % 2 == 0 else (steps // 2, 1)
-    move_position(whole, source, steps, *position, len([p for p in positions(steps, 256) if p < steps]))
+    checkpoint = whole.checkpoint(source)
+    place(checkpoint, steps, len([p for p in positions(steps, 256) if p < steps]))
+    whole.forget_after(min(source, steps) - 1)
+    checkpoint.save(whole.checkpoint_path(steps))
+    whole.resume()
     return [whole.dir, "--all"]
 
 
@@ -423,7 +420,7 @@ def _(_world, run):
     lie(run, edit)
 
 
-@ALL.of("end: patience is not reached", "ends the run by hand, and says that patience did", found("epochs", "end"),
+@ALL.of("end: patience is not reached", "ends the run by hand, and says that patience did", found("epochs", "end", "after step"),
         of="weighted")
 def _(world, run):
     config = world_config(world, "weighted")
@@ -433,35 +430,37 @@ def _(world, run):
     return [forged.dir, "--all"]
 
 
-@ALL.of("end: patience is not reached, drawn", "the same; the verifier draws", nothing(F.PATIENCE), of="weighted",
-        verifier="has the run's directory and own data; --segments 3")
-def _(world, run):
-    config = world_config(world, "weighted")
-    config.update(patience=0, epochs=120)
-    forged = world.train(config, run.dir.parent / "ended")
-    lie(forged, lambda c: [set_key("patience", 2)(c), set_key("epochs", 400)(c)])
-    return [forged.dir, "--segments", "3"]
+for drawn, expect in (([], found("epochs", "end", "chain", "after step")), (["--segments", "0"], nothing(F.PATIENCE))):
+    ALL.add("end: later than patience" + (", drawn" if drawn else ""),
+            lambda world, run, drawn=drawn: (lie(run, set_key("patience", 2)), [run.dir, *(drawn or ["--all"])])[1],
+            "says that patience was 2, by which the run would have ended earlier", expect,
+            verifier="has the run's directory and own data; --segments 0" if drawn else F.WHOLE)
 
 
 # ---- the order of the rows -----------------------------------------------------------------------
 
 def other_order(run):
-    """Trains segment 2 with the rows of other epochs: the position in the checkpoint says so, the hash does not."""
-    honest = run.checkpoint(100).state["position"]
-    checkpoint = run.checkpoint(100)
-    state = checkpoint.state
-    state["position"].update(epoch=honest["epoch"] - 20)
-    checkpoint.state = state
-    checkpoint.save()
+    """Trains segment 2 with the rows of the epochs 30 to 79 instead of 50 to 99, and says so in its first checkpoint;
+    the state hash contains no epoch."""
+    recipe, honest = run.receipt()["recipe"], run.checkpoint(200).state
+    other = run.copy_to(run.dir.parent / "order")
+    other.edit_config(lambda c: c["checkpoint"].update(every_steps=20, every_seconds=0, keep=1000))
+    begin = other.checkpoint(100)
+    place(begin, 60, 0)
+    other.forget_after(0)
+    begin.save(other.checkpoint_path(60))
+    other.resume()
+    forged = other.checkpoint(160)
+    forged.state = honest
+    run.relabel(forged, recipe)
     run.forget_after(100)
+    forged.save(run.checkpoint_path(200))
     run.resume()
-    run.forget_after(200)
-    forged = run.checkpoint(200)
-    state = forged.state
-    state["position"].update(epoch=99)
-    forged.state = state
-    forged.save()
-    run.resume()
+    lying = run.checkpoint(100)
+    state = lying.state
+    state["position"].update(epoch=29)
+    lying.state = state
+    lying.save()
 
 
 @ALL.of("rows of other epochs from 100 to 200", "trains segment 2 with the order of other epochs; the position in the "
