@@ -3,6 +3,7 @@
 #include "base/host.h"
 #include "cli/cli.h"
 #include "json/writer.h"
+#include "store/durable.h"
 
 #include <lockstep/version.h>
 #include <stdio.h>
@@ -101,14 +102,12 @@ static void show(void *user, const ls_verify_progress *p)
     d->drawn = d->tty;
 }
 
-/* Returns the file for the result: verified.json in the directory of the run or of the receipt. */
+/* Returns verified.json in the directory of the run or of the receipt. */
 static const char *result_path(char path[LS_PATH_BYTES], const arguments *a)
 {
     struct stat s;
     const char *slash = strrchr(a->run, '/');
     char folder[LS_PATH_BYTES] = ".";
-    if (a->to)
-        return a->to;
     if (stat(a->run, &s) == 0 && S_ISDIR(s.st_mode))
         return ls_path_join(path, a->run, "verified.json");
     if (slash)
@@ -116,9 +115,22 @@ static const char *result_path(char path[LS_PATH_BYTES], const arguments *a)
     return ls_path_join(path, folder, "verified.json");
 }
 
-static int write_result(const arguments *a, const ls_verdict *v)
+/* Writes the result beside the receipt. A symbolic link there is replaced, not followed: it comes
+ * from the prover, who must not choose which of the verifier's files is overwritten. */
+static int write_beside(const arguments *a, ls_json_writer *w)
 {
     char path[LS_PATH_BYTES];
+    size_t length;
+    ls_error err;
+    ls_buffer_put(&w->out, "\n");
+    const char *text = ls_json_writer_text(w, &length, &err);
+    int status = text ? ls_replace_file(result_path(path, a), text, length, NULL, &err) : LS_ENOMEM;
+    ls_json_writer_fini(w);
+    return status ? cli_fail(status, err.text) : 0;
+}
+
+static int write_result(const arguments *a, const ls_verdict *v)
+{
     ls_json_writer w;
     ls_json_writer_init(&w, 2, NULL);
     ls_json_open_object(&w, NULL);
@@ -141,7 +153,7 @@ static int write_result(const arguments *a, const ls_verdict *v)
         ls_json_put_string(&w, "place", v->place);
     ls_json_put_string(&w, "result", v->text);
     ls_json_close(&w);
-    return cli_write_json("--to", result_path(path, a), &w);
+    return a->to ? cli_write_json("--to", a->to, &w) : write_beside(a, &w);
 }
 
 static int report(const arguments *a, const ls_verdict *v)

@@ -423,6 +423,16 @@ static void check_positions(verification *v)
                 (unsigned long long)c->end, (unsigned)c->chain.count);
 }
 
+/* Returns whether the first record of a file is one with which a run's records can begin: that of
+ * the start, with the config, or that of a resume if another program has moved earlier records. */
+static bool begins_run(const cJSON *record)
+{
+    const char *type = cJSON_GetStringValue(member(record, "type"));
+    if (type && strcmp(type, ls_record_names[LS_RECORD_RUN_START]) == 0)
+        return cJSON_IsObject(member(record, "config"));
+    return type && strcmp(type, ls_record_names[LS_RECORD_RESUME]) == 0;
+}
+
 /* Compares the recipe of the replay, which is that of the claim unless the caller's assignments
  * change it, with those of the run's config and first record. */
 static int check_recipes(verification *v, ls_error *err)
@@ -440,6 +450,9 @@ static int check_recipes(verification *v, ls_error *err)
         ls_recipes_differ(&why, v->trainer, c->own, member(ls_json_root(c->own), "recipe")))
         differs(v, "config.json", "config.json does not have the recipe of the receipt: %.500s",
                 why.text);
+    if (start && !begins_run(start))
+        differs(v, "metrics.jsonl:1",
+                "metrics.jsonl:1: expected the record with which a run begins, with its config");
     if (member(start, "config") &&
         ls_recipes_differ(&why, v->trainer, c->start, member(start, "config")))
         differs(v, "metrics.jsonl:1",
@@ -806,6 +819,7 @@ static int verify(verification *v, ls_error *err)
     v->verdict.holds = 1;
     v->verdict.segment = -1;
     int status = ls_claim_read(&v->claim, &v->o, err);
+    v->verdict.whole = v->o.all || !v->claim.run[0];
     if (status == LS_OK)
         status = check_claims(v, err);
     v->verdict.segments = (int)v->claim.chain.count + 1;

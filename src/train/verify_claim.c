@@ -212,7 +212,7 @@ bool ls_recipes_differ(ls_error *why, const struct ls_trainer *t, const ls_json 
     for (int i = 0; i < 2; i++) {
         ls_json_writer_init(&w[i], 0, t->host);
         ls_config_write_of_steps(&w[i], NULL, config[i],
-                                 i == 1 && theirs.shards > 0 ? theirs.shards : shards);
+                                 i == 1 && theirs.shards >= 0 ? theirs.shards : shards);
         text[i] = ls_json_writer_text(&w[i], NULL, NULL);
     }
     const bool differ = !text[0] || !text[1] || strcmp(text[0], text[1]) != 0;
