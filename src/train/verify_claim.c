@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static const cJSON *member(const cJSON *object, const char *key)
 {
@@ -226,9 +225,12 @@ bool ls_recipes_differ(ls_error *why, const struct ls_trainer *t, const ls_json 
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
+/* Returns whether there is anything at the path, such as a link that leads nowhere. A file that is
+ * there must be read, or the verification fails: it does not count as absent. */
 static bool exists(const char *path)
 {
-    return access(path, F_OK) == 0;
+    struct stat s;
+    return lstat(path, &s) == 0;
 }
 
 static bool is_directory(const char *path)

@@ -131,8 +131,8 @@ static bool read_line(ls_records_check *c)
     if (length > LINE_MOST)
         status = ls_fail(&why, LS_EDATA, "it has more than %d bytes", (int)LINE_MOST);
     if (status == LS_OK)
-        status = ls_json_parse_line(&c->doc, c->path, c->line.text, length, c->number, c->host,
-                                    &why);
+        status =
+            ls_json_parse_line(&c->doc, c->path, c->line.text, length, c->number, c->host, &why);
     if (status == LS_OK)
         return true;
     differs(c, c->number, 0, "the line cannot be read: %.400s", why.text);

@@ -38,6 +38,7 @@ from forged_run import Run
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "verify.md"
 SECONDS, BYTES = 120, 2 << 30  # limits of one verification
+MEMORY = 700 << 10  # KB that a verification of such small runs may need
 MODULES = (forgeries_of_training, forgeries_of_files, forgeries_of_records)
 
 
@@ -132,9 +133,13 @@ def attempt(world, forgery, number):
         arguments = arguments + world.own_data(forgery.of)
     if forgery.expect[0] == "sampled":
         return sampled(world, forgery, arguments)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     done = world.verify(arguments)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # of the child that needed most so far
     said = (done.stdout + done.stderr).strip() if done else ""
     wrong = judge(done, forgery.expect)
+    if used > max(before, MEMORY):
+        wrong = f"it needed {used >> 10} MB"
     if forgery.expect[0] == "nothing" and not sentence_is_on_page(forgery.expect[1]):
         wrong = f"the page does not say: {forgery.expect[1]}"
     if not wrong:

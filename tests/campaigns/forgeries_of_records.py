@@ -44,7 +44,7 @@ def other(value, single):
 
 VARIES = ("images_per_s", "workers", "seconds", "time", "devices", "device_model", "instruction_set", "device_bytes",
           "batch_per_device", "seconds_per_epoch", "checkpoint", "lockstep")
-NUMBERS = ("step", "epoch")  # keys that say which record it is
+NUMBERS = {"step": "step", "epoch": "epoch", "eval": "epoch"}  # the key that says which record it is
 FIELDS = {
     "csv": {"step": ("step", "epoch", "rows", "loss", "correct", "lr", "images_per_s", "workers"),
             "epoch": ("epoch", "train_loss", "train_accuracy", "seconds", "images_per_s"),
@@ -75,7 +75,7 @@ def field(of, kind, key):
         return make, nothing(F.BESIDES)
     if key == "library":
         return make, nothing(F.KERNELS)
-    if key in NUMBERS:  # a record with another number is one that is missing
+    if key == NUMBERS.get(kind):  # a record with another number is one that is missing
         return make, found(rf"metrics\.jsonl.*: the record {kind} \d+ is missing")
     return make, found(rf"metrics\.jsonl:\d+: the record {kind}")
 
@@ -223,6 +223,22 @@ def _(_world, run):
 @ALL.of("config in the first record: none", "removes the config from the first record", NOTICED)
 def _(_world, run):
     run.edit_record(0, lambda r: r.pop("config"))
+
+
+@ALL.of("config in the first record: behind a record of a fault", "puts a record that is not compared before the first, "
+        "and another seed into it", found(r"metrics\.jsonl:1\b"))
+def _(_world, run):
+    run.edit_record(0, lambda r: r["config"].update(seed=4))
+    run.put_lines([b'{"type":"arrival","step":0}'] + run.lines())
+
+
+@ALL.of("records: a step excuses what is missing", "leaves steps out, and gives the next one the key missing_records",
+        found(r"metrics\.jsonl.*missing"))
+def _(_world, run):
+    lines = run.lines()
+    at = run.line_of("step", 120)
+    run.put_lines(lines[:at - 30] + lines[at:])
+    run.edit_record(at - 30, lambda r: r.update(missing_records=30))
 
 
 @ALL.of("run_end: better than it was", "changes the accuracy of the last record", found(r"metrics\.jsonl"), long=True)
