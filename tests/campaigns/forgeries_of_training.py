@@ -392,19 +392,20 @@ def set_key(key, value):
 LIES = [("seed", 4, found("first_weights")), ("optimizer.lr", 0.051, segment(1, 4)),
         ("optimizer.momentum", 0.8, segment(1, 4)), ("optimizer.weight_decay", 1e-4, segment(1, 4)),
         ("optimizer.nesterov", True, segment(1, 4)), ("optimizer.clip_norm", 0.1, segment(1, 4)),
-        ("init", {"name": "xavier"}, member("first_weights")), ("schedule", {"name": "cosine", "minimum": 0,
-                                                                             "warmup_epochs": 0}, segment(1, 4)),
+        ("init", {"name": "xavier"}, member("first_weights")), ("schedule", {"name": "step", "every_epochs": 9,
+                                                                             "gamma": 0.5, "warmup_epochs": 0},
+                                                                segment(1, 4)),
         ("label_smoothing", 0.1, segment(1, 4)), ("shards", 1, segment(1, 4)),
         ("batch_size", 128, found("chain", "end", "segment 1")), ("data.limit", 256, member("data.training")),
-        ("data.drop", [], member("data.training")), ("data.standardize", False, member("data.training")),
+        ("data.drop", [], found("data.training", "first_weights")), ("data.standardize", False, member("data.training")),
         ("data.clip", 0.5, member("data.training")), ("data.validation", 0.25, member("data.training")),
         ("loss", "bce", F.NOTICED), ("epochs", 174, found("epochs", "end", "chain")),
         ("epochs", 176, found("epochs", "end", "chain")), ("eval_every", 5, found("eval", "metrics.jsonl")),
-        ("data.target", "c", member("data.training")), ("data.clip", 1000, nothing(F.NO_EFFECT)),
+        ("data.target", "c", found("data.training", "first_weights")), ("data.clip", 1000, found("weights_file_sha256")),
         ("gradient_scale", "nominal", nothing(F.NO_EFFECT)), ("on_nonfinite", "skip", nothing(F.NO_EFFECT)),
-        ("lr_scaling", "linear", nothing(F.NO_EFFECT)), ("huber_delta", 2, nothing(F.NO_EFFECT)),
+        ("lr_scaling", "linear", nothing(F.NO_EFFECT)), ("huber_delta", 2, F.NOTICED),
         ("precision", "tf32", nothing(F.NO_EFFECT)), ("patience", 100, nothing(F.NO_EFFECT)),
-        ("monitor", "loss", found("metric", "metrics.jsonl")), ("data.missing", "zero", nothing(F.NO_EFFECT))]
+        ("monitor", "loss", found("metric", "metrics.jsonl")), ("data.missing", "zero", found("weights_file_sha256"))]
 
 for key, value, expect in LIES:
     ALL.add(f"recipe says {key} {value}", lambda world, run, key=key, value=value: lie(run, set_key(key, value)),
