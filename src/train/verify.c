@@ -22,6 +22,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { OWN_SETS = 2 /* number of assignments that a replay adds to the caller's */ };
@@ -493,6 +494,17 @@ static void check_first_weights(verification *v)
                         "begins");
 }
 
+#define HEADER_MOST (100u << 20) /* greatest size of a safetensors file's header in bytes */
+
+/* Returns whether a file is larger than any file of the model's weights. It is not hashed then: a
+ * file with holes can be of any size. */
+static bool is_too_large(const verification *v, const char *path)
+{
+    struct stat s;
+    const uint64_t most = (uint64_t)v->trainer->model->floats * sizeof(float) + HEADER_MOST;
+    return stat(path, &s) == 0 && S_ISREG(s.st_mode) && (uint64_t)s.st_size > most;
+}
+
 /* Compares the file of weights with the receipt. */
 static void check_weights(verification *v)
 {
@@ -501,7 +513,10 @@ static void check_weights(verification *v)
     ls_error why;
     if (!v->claim.weights[0])
         return;
-    if (ls_sha256_of_file(hex, v->claim.weights, "a file of weights", &why) != LS_OK)
+    if (is_too_large(v, v->claim.weights))
+        differs(v, "weights.safetensors",
+                "weights.safetensors is larger than a file of the model's weights can be");
+    else if (ls_sha256_of_file(hex, v->claim.weights, "a file of weights", &why) != LS_OK)
         differs(v, "weights.safetensors", "the weights cannot be read: %.400s", why.text);
     else if (!claimed || strcmp(hex, claimed) != 0)
         differs(v, "weights.safetensors",

@@ -229,7 +229,9 @@ THINGS = (("a pipe", os.mkfifo), ("a link to /dev/zero", lambda p: os.symlink("/
           ("a file of 1 TB with holes", lambda p: os.truncate(os.open(p, os.O_CREAT | os.O_WRONLY), 1 << 40)))
 for file in FILES:
     for name, make in THINGS:
-        ALL.add(f"no file: {file} is {name}", instead(file, make), f"puts {name} in the place of {file}", NOTICED,
+        absent = file.startswith("checkpoints") and name == "a link to itself"
+        ALL.add(f"no file: {file} is {name}", instead(file, make), f"puts {name} in the place of {file}",
+                nothing(F.ABSENT) if absent else NOTICED,
                 long=name not in ("a pipe", "a link to /dev/zero"))
 
 for file, said in (("metrics.jsonl", "no records to compare"), ("weights.safetensors", "no weights to compare"),
