@@ -660,8 +660,8 @@ for number in (1, 13):
             rate(1, 1, 1), of="long", verifier=SAMPLES.replace("N", "1"), long=number == 1)
 
 
-@ALL.of("sampling: a state of the recipe's own hash", "forges a middle segment whose checkpoint is not in the directory",
-        found(r"step-000000500"), of="long", verifier="has the run's directory and own data; --segments 11")
+@ALL.of("sampling: the checkpoint after a forged segment is missing", "forges a middle segment, and removes the checkpoint before it",
+        segment(6, 13), of="long", verifier="has the run's directory and own data; --segments 11")
 def _(_world, run):
     drawn(6)(_world, run)
     run.checkpoint_path(500).unlink()
