@@ -2,8 +2,8 @@
 #include "base/clock.h"
 #include "base/host.h"
 #include "cli/cli.h"
-#include "json/writer.h"
 #include "store/durable.h"
+#include "json/writer.h"
 
 #include <lockstep/version.h>
 #include <stdio.h>

@@ -13,18 +13,23 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Returns whether all segments are replayed: without checkpoints none can be replayed alone. */
+static bool replays_all(const verification *v)
+{
+    return v->o.all || !v->claim.run[0];
+}
+
 /* Chooses the segments to be replayed: v->replays. */
 static void choose(verification *v)
 {
     uint32_t order[LS_CHAIN_MOST + 1];
     const uint32_t count = v->claim.chain.count + 1, middle = count > 2 ? count - 2 : 0;
     const uint32_t drawn = v->o.segments > 0 ? (uint32_t)v->o.segments : 0;
-    const bool all = v->o.all || !v->claim.run[0];
     uint32_t chosen = 0;
     ls_rng_permutation(order, middle, v->o.seed, 0);
     v->replays[0] = v->replays[count - 1] = true;
     for (uint32_t i = 0; i < middle; i++)
-        v->replays[1 + order[i]] = all || i < drawn;
+        v->replays[1 + order[i]] = replays_all(v) || i < drawn;
     for (uint32_t i = 0; i < count; i++) {
         chosen += v->replays[i];
         v->planned += v->replays[i] ? ls_verify_segment_end(v, i) - ls_verify_position(v, i) : 0;
@@ -113,6 +118,7 @@ static int verify(verification *v, ls_error *err)
     v->verdict.holds = 1;
     v->verdict.segment = -1;
     int status = ls_claim_read(&v->claim, &v->o, err);
+    v->verdict.whole = replays_all(v);
     if (status == LS_OK)
         status = ls_verify_check(v, err);
     v->verdict.segments = (int)v->claim.chain.count + 1;

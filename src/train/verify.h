@@ -66,9 +66,8 @@ typedef struct ls_records_check {
     const ls_host *host;
     FILE *file; /* NULL: there are no records, or all are read */
     const char *path;
-    char *line; /* memory of getline */
-    size_t room;
-    int number;     /* number of the line in `record` */
+    ls_buffer line; /* the line that was read last */
+    int number;     /* its number, from 1 */
     ls_json *doc;   /* the next record that can be compared; NULL: there is none */
     int type;       /* its type */
     uint64_t order; /* its place among the records */

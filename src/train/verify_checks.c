@@ -4,11 +4,13 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "records/record.h"
 #include "train/coordinator.h"
 
 #include <lockstep/version.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int check_library(const verification *v, ls_error *err)
@@ -75,6 +77,16 @@ static void check_positions(verification *v)
                           (unsigned long long)c->end, (unsigned)c->chain.count);
 }
 
+/* Returns whether the first record of a file is one with which a run's records can begin: that of
+ * the start, with the config, or that of a resume if another program has moved earlier records. */
+static bool begins_run(const cJSON *record)
+{
+    const char *type = cJSON_GetStringValue(member(record, "type"));
+    if (type && strcmp(type, ls_record_names[LS_RECORD_RUN_START]) == 0)
+        return cJSON_IsObject(member(record, "config"));
+    return type && strcmp(type, ls_record_names[LS_RECORD_RESUME]) == 0;
+}
+
 /* Compares the recipe of the replay, which is that of the claim unless the caller's assignments
  * change it, with those of the run's config and first record. */
 static int check_recipes(verification *v, ls_error *err)
@@ -92,6 +104,10 @@ static int check_recipes(verification *v, ls_error *err)
         ls_recipes_differ(&why, v->trainer, c->own, member(ls_json_root(c->own), "recipe")))
         ls_verify_differs(v, "config.json",
                           "config.json does not have the recipe of the receipt: %.500s", why.text);
+    if (start && !begins_run(start))
+        ls_verify_differs(
+            v, "metrics.jsonl:1",
+            "metrics.jsonl:1: expected the record with which a run begins, with its config");
     if (member(start, "config") &&
         ls_recipes_differ(&why, v->trainer, c->start, member(start, "config")))
         ls_verify_differs(v, "metrics.jsonl:1",
@@ -134,6 +150,17 @@ static void check_first_weights(verification *v)
                                   "begins");
 }
 
+#define HEADER_MOST (100u << 20) /* greatest size of a safetensors file's header in bytes */
+
+/* Returns whether a file is larger than any file of the model's weights. It is not hashed then: a
+ * file with holes can be of any size. */
+static bool is_too_large(const verification *v, const char *path)
+{
+    struct stat s;
+    const uint64_t most = (uint64_t)v->trainer->model->floats * sizeof(float) + HEADER_MOST;
+    return stat(path, &s) == 0 && S_ISREG(s.st_mode) && (uint64_t)s.st_size > most;
+}
+
 /* Compares the file of weights with the receipt. */
 static void check_weights(verification *v)
 {
@@ -142,7 +169,11 @@ static void check_weights(verification *v)
     ls_error why;
     if (!v->claim.weights[0])
         return;
-    if (ls_sha256_of_file(hex, v->claim.weights, "a file of weights", &why) != LS_OK)
+    if (is_too_large(v, v->claim.weights))
+        ls_verify_differs(
+            v, "weights.safetensors",
+            "weights.safetensors is larger than a file of the model's weights can be");
+    else if (ls_sha256_of_file(hex, v->claim.weights, "a file of weights", &why) != LS_OK)
         ls_verify_differs(v, "weights.safetensors", "the weights cannot be read: %.400s", why.text);
     else if (!claimed || strcmp(hex, claimed) != 0)
         ls_verify_differs(v, "weights.safetensors",

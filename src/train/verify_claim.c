@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- the receipt ---------------------------------------------------------------------------- */
 
@@ -207,7 +206,7 @@ bool ls_recipes_differ(ls_error *why, const struct ls_trainer *t, const ls_json 
     for (int i = 0; i < 2; i++) {
         ls_json_writer_init(&w[i], 0, t->host);
         ls_config_write_hashed(&w[i], NULL, config[i],
-                               i == 1 && theirs.shards > 0 ? theirs.shards : shards,
+                               i == 1 && theirs.shards >= 0 ? theirs.shards : shards,
                                ls_config_keys);
         text[i] = ls_json_writer_text(&w[i], NULL, NULL);
     }
@@ -222,9 +221,12 @@ bool ls_recipes_differ(ls_error *why, const struct ls_trainer *t, const ls_json 
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
+/* Returns whether there is anything at the path, such as a link that leads nowhere. A file that is
+ * there must be read, or the verification fails: it does not count as absent. */
 static bool exists(const char *path)
 {
-    return access(path, F_OK) == 0;
+    struct stat s;
+    return lstat(path, &s) == 0;
 }
 
 static bool is_directory(const char *path)

@@ -6,13 +6,14 @@
  * records of faults, arrivals and resumes, because a replay has its own devices. */
 #include "train/verify.h"
 
+#include "base/error.h"
 #include "base/host.h"
+#include "base/plain_file.h"
 #include "records/record.h"
 
-#include <errno.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LAST UINT64_MAX /* order of the record of the end */
 
@@ -90,20 +91,44 @@ static void close_file(ls_records_check *c)
     c->file = NULL;
 }
 
+enum { LINE_MOST = 64 << 20 /* greatest length of a line in bytes */ };
+
+/* Reads the next line, with its line feed, into c->line. Returns its length; 0: the file has no
+ * further line. A line of more than LINE_MOST bytes is cut, because the file is not the verifier's
+ * and may be of any size. */
+static size_t get_line(ls_records_check *c)
+{
+    int byte = 0;
+    size_t length = 0;
+    c->line.length = 0;
+    while (c->file && length <= LINE_MOST && byte != '\n' && (byte = getc(c->file)) != EOF) {
+        const char one = (char)byte;
+        ls_buffer_add(&c->line, &one, 1);
+        length++;
+    }
+    ls_buffer_put(&c->line, ""); /* ends the text with a zero */
+    return length;
+}
+
 /* Reads the next line as JSON. Returns false at the end of the file, or if the line is no JSON. */
 static bool read_line(ls_records_check *c)
 {
     ls_error why;
     ls_json_destroy(c->doc);
     c->doc = NULL;
-    const ssize_t length = c->file ? getline(&c->line, &c->room, c->file) : -1;
-    if (length < 0) {
+    const size_t length = get_line(c);
+    if (length == 0) {
         close_file(c);
         return false;
     }
     c->number++;
-    if (ls_json_parse_line(&c->doc, c->path, c->line, (size_t)length, c->number, c->host, &why) ==
-        LS_OK)
+    int status = ls_buffer_status(&c->line, &why);
+    if (length > LINE_MOST)
+        status = ls_fail(&why, LS_EDATA, "it has more than %d bytes", (int)LINE_MOST);
+    if (status == LS_OK)
+        status =
+            ls_json_parse_line(&c->doc, c->path, c->line.text, length, c->number, c->host, &why);
+    if (status == LS_OK)
         return true;
     differs(c, c->number, 0, "the line cannot be read: %.400s", why.text);
     close_file(c);
@@ -118,7 +143,7 @@ static void next(ls_records_check *c)
         c->type = type_of(record);
         if (c->number == 1 && c->type == LS_RECORD_RESUME)
             c->partial = c->skips = true;
-        if (member(record, "missing_records"))
+        if (c->type == LS_RECORD_RESUME && member(record, "missing_records"))
             c->partial = c->skips = true;
         if (c->type == LS_RECORD_TYPES)
             differs(c, c->number, 0, "a record of an unknown type");
@@ -256,12 +281,21 @@ void ls_check_record(ls_records_check *c, const char *json, size_t length)
 void ls_check_records_begin(ls_records_check *c, const char *path, uint64_t steps, bool whole,
                             const ls_host *host)
 {
+    int fd;
+    uint64_t size;
+    ls_error why;
     *c = (ls_records_check){.host = host, .path = path, .steps = steps, .whole = whole};
-    c->file = fopen(path, "re");
-    if (!c->file && errno == ENOENT)
+    ls_buffer_init(&c->line, host);
+    const int status = ls_open_to_read(&fd, &size, path, "the records of a run", LS_EDATA, &why);
+    if (status == LS_ENOENT)
         c->path = NULL;
-    else if (!c->file)
+    else if (status)
+        differs(c, 0, 0, "%.400s", why.text);
+    c->file = status == LS_OK ? fdopen(fd, "r") : NULL;
+    if (status == LS_OK && !c->file) {
+        close(fd);
         differs(c, 0, 0, "the file cannot be opened");
+    }
     if (c->file)
         next(c);
 }
@@ -283,8 +317,7 @@ void ls_check_records_end(ls_records_check *c)
 void ls_check_records_fini(ls_records_check *c)
 {
     close_file(c);
-    free(c->line);
+    ls_buffer_fini(&c->line);
     ls_json_destroy(c->doc);
     c->doc = NULL;
-    c->line = NULL;
 }

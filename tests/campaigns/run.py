@@ -130,6 +130,10 @@ def campaigns(args):
          "dropping or resetting, before, during and after its admission, or in one direction", "no member is lost, same weights, "
          "both sides and the records name the links; with links in one direction the host is admitted at the first try",
          words(sys.executable, ROOT / "tests" / "cluster" / "arrivals.py", trainer, "--links")),
+        ("forge", "forged runs: weights, states, steps, another config in a segment, rows, each member of the receipt and of "
+         "records, texts that two readers read differently, files that are none; 200 draws for each rate",
+         "found with its place, or refused, or the page says that it proves nothing; by sampling at the page's rate",
+         words(sys.executable, HERE / "forge.py", "--trainer", trainer)),
         ("flips", "400 runs on two hosts over a relay that damages the stream once: a flipped bit, bytes that are missing, "
          "added, repeated, exchanged, reflected or of another connection or run, a connection that is cut",
          "no other weights with status 0, no hang, and a word on each host that fails",
