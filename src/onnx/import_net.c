@@ -313,7 +313,8 @@ static void describe(ls_onnx_about *out, const ls_import *g)
                            .outputs = g->layer[g->layers - 1].out.c,
                            .weights = renewed ? g->head_at : g->weights,
                            .norms = g->norms,
-                           .left_out = renewed ? g->weights - g->head_at : 0};
+                           .left_out = renewed ? g->weights - g->head_at : 0,
+                           .rows = g->rows};
     snprintf(out->head, sizeof out->head, "%s", g->layer[g->head].name);
 }
 

@@ -90,8 +90,9 @@ typedef struct ls_import {
     int head;       /* index of the last layer with weights */
     size_t head_at; /* number of weights before those of that layer */
     bool norms;     /* a layer is a batch norm */
-    bool own;       /* Lockstep wrote the file: each layer comes back as it was */
-    bool large;     /* the last layer has more than LS_MODEL_VALUES values */
+    ls_onnx_rows rows;
+    bool own;   /* Lockstep wrote the file: each layer comes back as it was */
+    bool large; /* the last layer has more than LS_MODEL_VALUES values */
     ls_json_writer json;
     float *weight; /* [weights] in the order of the canonical weights */
     size_t weights, room;
