@@ -124,8 +124,7 @@ static int read_onnx(ls_origin *o, const char *path, const char *named, int side
     }
     ls_json_put_string(&w, "head", "new");
     ls_json_close(&w);
-    status = ls_json_parse(&doc, path, ls_onnx_net_text(net), strlen(ls_onnx_net_text(net)),
-                           o->host, err);
+    status = ls_onnx_net_parse(&doc, net, err);
     if (status == LS_OK)
         take_licence(o, ls_json_root(doc));
     ls_json_destroy(doc);

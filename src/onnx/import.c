@@ -148,6 +148,7 @@ static int set_rows(ls_import *g, ls_import_value *v, const int64_t *dim, int ra
         return ls_fail(g->err, LS_EUNSUPPORTED, "%.300s: its input has too many values",
                        g->file.path);
     g->input = (ls_shape){(int)side[0], (int)side[1], (int)side[2]};
+    g->begin = v->name;
     return LS_OK;
 }
 

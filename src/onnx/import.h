@@ -69,6 +69,9 @@ int ls_onnx_import(ls_onnx_net **out, const ls_onnx_source *source, const ls_hos
 /* Returns the model as JSON: an object with "name", "input", "layers", and "source", which has the
  * SHA-256 of the file and its metadata. The text belongs to `net`. */
 const char *ls_onnx_net_text(const ls_onnx_net *net);
+/* Parses this text. Messages about the document name the nodes of the file. The caller destroys
+ * *doc. Errors: LS_ENOMEM. */
+int ls_onnx_net_parse(ls_json **doc, const ls_onnx_net *net, ls_error *err);
 /* Returns what was read. It belongs to `net`. */
 const ls_onnx_about *ls_onnx_net_about(const ls_onnx_net *net);
 /* Copies the weights to `canonical` [model->floats]; those of a new head keep their values. `model`

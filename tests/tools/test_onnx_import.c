@@ -634,6 +634,69 @@ static void what_is_not_read_is_refused_with_its_node(void **state)
     check_refused(&f, "its input \"nowhere\" is given by no earlier node");
 }
 
+/* Writes a graph whose node n, which reads x, has the tensor `list` as its second input, and a file
+ * that ends with what it gives. */
+static void list_node(ls_onnx_file *f, const char *op, const int64_t *list, int count)
+{
+    begin(f);
+    ls_onnx_put_int64s(f, "list", list, count);
+    node(f, op, "x", "list", "n");
+    end_with_dense(f, "n");
+}
+
+static void axes_that_occur_twice_are_refused(void **state)
+{
+    static const int64_t same[2] = {2, 2}, back[2] = {1, -5}, rows[2] = {-4, 0};
+    (void)state;
+    ls_onnx_file f;
+    list_node(&f, "Unsqueeze", same, 2);
+    check_refused(&f, "node 0 \"n\" (Unsqueeze): \"axes\": 2 occurs twice");
+    list_node(&f, "Unsqueeze", back, 2); /* of six dimensions */
+    check_refused(&f, "node 0 \"n\" (Unsqueeze): \"axes\": 1 occurs twice");
+    list_node(&f, "Squeeze", rows, 2);
+    check_refused(&f, "node 0 \"n\" (Squeeze): \"axes\": 0 occurs twice");
+    begin(&f);
+    node(&f, "Unsqueeze", "x", NULL, "n");
+    end_with_dense(&f, "n");
+    check_refused(&f, "node 0 \"n\" (Unsqueeze): expected \"axes\"");
+}
+
+/* Reads the file as a model for rows of the shape and a number of classes that it does not have,
+ * and checks the message. */
+static void check_misfit(ls_shape input, int classes, const char *said)
+{
+    const ls_onnx_source source = {.path = path};
+    char wanted[300];
+    ls_onnx_net *net;
+    ls_network *model;
+    ls_json *doc;
+    ls_error err;
+    must(ls_onnx_import(&net, &source, NULL, &err), &err);
+    must(ls_onnx_net_parse(&doc, net, &err), &err);
+    assert_int_equal(ls_network_parse(&model, doc, ls_json_root(doc), input, classes, NULL, &err),
+                     LS_ECONFIG);
+    snprintf(wanted, sizeof wanted, "%s: %s", path, said);
+    if (strncmp(err.text, wanted, strlen(wanted)) != 0)
+        fail_msg("expected \"%s\" at the start of \"%s\"", wanted, err.text);
+    ls_json_destroy(doc);
+    ls_onnx_net_destroy(net);
+}
+
+static void a_message_about_a_model_that_was_read_names_the_node(void **state)
+{
+    (void)state;
+    ls_onnx_file f;
+    ls_error err;
+    begin(&f);
+    node(&f, "Relu", "x", NULL, "r");
+    end_with_dense(&f, "r");
+    free(read_layers(&f, &err)); /* leaves the file */
+    check_misfit((ls_shape){2, 8, 8}, 3,
+                 "input \"x\": model: the model reads rows of 2×4×4 (channels, height, width), but "
+                 "the data have 2×8×8");
+    check_misfit((ls_shape){2, 4, 4}, 5, "node 2 \"y\" (MatMul): ");
+}
+
 static void names_that_are_too_many_or_doubled_are_refused(void **state)
 {
     (void)state;
@@ -795,6 +858,8 @@ LS_TESTS(onnx_import, "unit")
         cmocka_unit_test(pads_that_the_graph_computes_are_folded),
         cmocka_unit_test(a_slice_has_the_numbers_of_its_list_alone),
         cmocka_unit_test(what_is_not_read_is_refused_with_its_node),
+        cmocka_unit_test(axes_that_occur_twice_are_refused),
+        cmocka_unit_test(a_message_about_a_model_that_was_read_names_the_node),
         cmocka_unit_test(names_that_are_too_many_or_doubled_are_refused),
         cmocka_unit_test(a_new_head_takes_the_place_of_the_last_layer),
         cmocka_unit_test(licence_and_source_are_kept),
