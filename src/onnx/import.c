@@ -266,19 +266,23 @@ static int take_given(const ls_import *g, const ls_onnx_value *input, int64_t di
 static int begin_input(ls_import *g)
 {
     const ls_onnx_value *input = NULL;
-    int inputs = 0;
-    char name[80];
+    int inputs = 0, used = 0;
+    char name[80], list[300] = "";
     for (int i = 0; i < g->file.input.count; i++) {
         const ls_import_value *v = ls_import_find(g, g->file.input.at[i].name);
         if (v->kind == LS_VALUE_CONSTANT || v->uses == 0)
             continue;
         input = &g->file.input.at[i];
+        if (used < 200)
+            used += snprintf(list + used, sizeof list - (size_t)used, "%s\"%s\"",
+                             inputs ? ", " : ": ", ls_onnx_copy(name, sizeof name, input->name));
         inputs++;
     }
     if (inputs != 1)
         return ls_fail(g->err, LS_EUNSUPPORTED,
-                       "%.300s: %d inputs without initial values are used; one is read",
-                       g->file.path, inputs);
+                       "%.300s: its output depends on %d inputs without initial values%s; one is "
+                       "read, the rows, and weights that are initializers",
+                       g->file.path, inputs, list);
     ls_onnx_copy(name, sizeof name, input->name);
     if (input->type != LS_ONNX_FLOAT && input->type != LS_ONNX_FLOAT16 &&
         input->type != LS_ONNX_BFLOAT16 && input->type != LS_ONNX_DOUBLE)
@@ -461,7 +465,8 @@ static int end_output(ls_import *g, ls_import_value *v)
         status = ls_fail(g->err, LS_EUNSUPPORTED,
                          "%.300s: its output is not what its last node gives", g->file.path);
     if (status == LS_OK && g->weights == 0)
-        status = ls_fail(g->err, LS_EUNSUPPORTED, "%.300s: it has no weights", g->file.path);
+        status = ls_fail(g->err, LS_EUNSUPPORTED,
+                         "%.300s: it has no weights; a network with some is read", g->file.path);
     return status;
 }
 

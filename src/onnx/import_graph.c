@@ -17,11 +17,13 @@ void ls_import_place(char out[LS_ONNX_PLACE], const ls_import *g, const ls_onnx_
     /* a node that stands for none is not in the list */
     const uintptr_t at = (uintptr_t)n, first = (uintptr_t)g->file.node.at;
     const size_t index = (at - first) / sizeof *n;
+    const ls_onnx_text called =
+        n->name.length || n->outputs == 0 ? n->name : g->file.text.at[n->output];
     if (index >= (size_t)g->file.node.count || at < first)
         snprintf(out, LS_ONNX_PLACE, "its output");
     else
         snprintf(out, LS_ONNX_PLACE, "node %d \"%s\" (%s)", (int)index,
-                 ls_onnx_copy(name, sizeof name, n->name), ls_onnx_copy(op, sizeof op, n->op));
+                 ls_onnx_copy(name, sizeof name, called), ls_onnx_copy(op, sizeof op, n->op));
 }
 
 int ls_import_fail(const ls_import *g, const ls_onnx_node *n, int status, const char *format, ...)

@@ -110,7 +110,8 @@ typedef struct ls_import {
 /* ---- failures, names and attributes (import_graph.c)
  * ----------------------------------------------- */
 
-/* Writes "node 3 \"name\" (Op)" to `out`, or "its output" if `n` is no node of the file. */
+/* Writes "node 3 \"name\" (Op)" to `out`; a node without a name has that of its output. Writes
+ * "its output" if `n` is no node of the file. */
 void ls_import_place(char out[LS_ONNX_PLACE], const ls_import *g, const ls_onnx_node *n);
 /* Fails with a message that names the node. Returns `status`. */
 int ls_import_fail(const ls_import *g, const ls_onnx_node *n, int status, const char *format, ...)

@@ -697,6 +697,19 @@ static void a_message_about_a_model_that_was_read_names_the_node(void **state)
     check_misfit((ls_shape){2, 4, 4}, 5, "node 2 \"y\" (MatMul): ");
 }
 
+static void a_second_input_is_refused_with_the_names_of_both(void **state)
+{
+    static const int dim[3] = {2, 4, 4};
+    (void)state;
+    ls_onnx_file f;
+    begin(&f);
+    ls_onnx_put_input(&f, "z", LS_ONNX_FLOAT, dim, 3);
+    node(&f, "Add", "x", "z", "s");
+    end_with_dense(&f, "s");
+    check_refused(&f,
+                  "its output depends on 2 inputs without initial values: \"x\", \"z\"; one is");
+}
+
 static void names_that_are_too_many_or_doubled_are_refused(void **state)
 {
     (void)state;
@@ -859,6 +872,7 @@ LS_TESTS(onnx_import, "unit")
         cmocka_unit_test(a_slice_has_the_numbers_of_its_list_alone),
         cmocka_unit_test(what_is_not_read_is_refused_with_its_node),
         cmocka_unit_test(axes_that_occur_twice_are_refused),
+        cmocka_unit_test(a_second_input_is_refused_with_the_names_of_both),
         cmocka_unit_test(a_message_about_a_model_that_was_read_names_the_node),
         cmocka_unit_test(names_that_are_too_many_or_doubled_are_refused),
         cmocka_unit_test(a_new_head_takes_the_place_of_the_last_layer),
