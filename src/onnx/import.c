@@ -447,6 +447,21 @@ static int read_nodes(ls_import *g)
     return status;
 }
 
+/* Fails if the output is not a vector for each row. */
+static int check_vector(const ls_import *g, const ls_import_value *v)
+{
+    char name[80];
+    bool vector = v->rank >= 2;
+    for (int i = 2; i < v->rank; i++)
+        vector &= v->dim[i] == 1;
+    if (vector || v->kind != LS_VALUE_ROWS)
+        return LS_OK;
+    return ls_fail(g->err, LS_EUNSUPPORTED,
+                   "%.300s: its output \"%s\" has %d dimensions; a vector [rows, features] is "
+                   "read; model.output can name another tensor",
+                   g->file.path, ls_onnx_copy(name, sizeof name, v->name), v->rank);
+}
+
 /* Makes the output a vector, the output of the last layer. */
 static int end_output(ls_import *g, ls_import_value *v)
 {
@@ -460,7 +475,9 @@ static int end_output(ls_import *g, ls_import_value *v)
     int status =
         v->kind == LS_VALUE_NONE
             ? ls_fail(g->err, LS_EDATA, "%.300s: its output is given by no node", g->file.path)
-            : ls_import_vector(g, n, v, &layer, &features);
+            : check_vector(g, v);
+    if (status == LS_OK)
+        status = ls_import_vector(g, n, v, &layer, &features);
     if (status == LS_OK && layer != g->layers - 1)
         status = ls_fail(g->err, LS_EUNSUPPORTED,
                          "%.300s: its output is not what its last node gives", g->file.path);

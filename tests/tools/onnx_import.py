@@ -152,7 +152,7 @@ def backend():
 
 
 def renewed(paths, place):
-    """Converts files of versions of the operators that are not read to version 17."""
+    """Converts files of versions of the operators that are not read to version 17, with images as vectors at the end."""
     files = []
     for path in paths:
         model = onnx.load(path)
@@ -162,6 +162,11 @@ def renewed(paths, place):
             model = onnx.version_converter.convert_version(model, 17)
         except Exception:  # operators that the converter does not know
             continue
+        output = model.graph.output[0]
+        if len(model.graph.output) == 1 and len(output.type.tensor_type.shape.dim) > 2:
+            model.graph.node.append(onnx.helper.make_node("Flatten", [output.name], ["flat"], axis=1))
+            del model.graph.output[:]
+            model.graph.output.append(onnx.helper.make_tensor_value_info("flat", 1, None))
         files.append(place / f"{path.parent.name}_17.onnx")
         onnx.save(model, files[-1])
     return files

@@ -697,6 +697,17 @@ static void a_message_about_a_model_that_was_read_names_the_node(void **state)
     check_misfit((ls_shape){2, 4, 4}, 5, "node 2 \"y\" (MatMul): ");
 }
 
+static void an_output_that_is_an_image_is_refused_by_its_name(void **state)
+{
+    static const int dim[3] = {2, 4, 4};
+    (void)state;
+    ls_onnx_file f;
+    begin(&f);
+    node(&f, "Relu", "x", NULL, "r");
+    ls_onnx_put_output(&f, "r", dim, 3);
+    check_refused(&f, ": its output \"r\" has 4 dimensions; a vector [rows, features] is read");
+}
+
 static void a_second_input_is_refused_with_the_names_of_both(void **state)
 {
     static const int dim[3] = {2, 4, 4};
@@ -872,6 +883,7 @@ LS_TESTS(onnx_import, "unit")
         cmocka_unit_test(a_slice_has_the_numbers_of_its_list_alone),
         cmocka_unit_test(what_is_not_read_is_refused_with_its_node),
         cmocka_unit_test(axes_that_occur_twice_are_refused),
+        cmocka_unit_test(an_output_that_is_an_image_is_refused_by_its_name),
         cmocka_unit_test(a_second_input_is_refused_with_the_names_of_both),
         cmocka_unit_test(a_message_about_a_model_that_was_read_names_the_node),
         cmocka_unit_test(names_that_are_too_many_or_doubled_are_refused),
