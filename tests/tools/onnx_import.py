@@ -131,18 +131,25 @@ def exported(place):
             x = torch.tanh(x + 0.1 * x ** 3) + x * x
             return self.gelu(self.last(x.mean((2, 3))) + 1) / 1.7
 
-    nets = {"small": (small, (1, 3, 12, 10)), "uneven": (Uneven(), (1, 3, 12, 11))}
+    def one(layer):
+        return nn.Sequential(nn.Conv2d(3, 8, 3), layer, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4))
+
+    nets = {"small": (small, (1, 3, 12, 10)), "uneven": (Uneven(), (1, 3, 12, 11)),
+            "dilated_pool": (one(nn.MaxPool2d(2, dilation=2)), (1, 3, 12, 10)),
+            "linear": (one(nn.Upsample(scale_factor=2, mode="bilinear")), (1, 3, 12, 10))}
+    ways = [(name, dynamo, None) for name in nets for dynamo in (False, True)]
+    ways += [("small", False, version) for version in (11, 14, 20)]
     files = []
-    for name, (net, shape) in nets.items():
+    for name, dynamo, version in ways:
+        net, shape = nets[name]
         net.eval()
         x = torch.randn(shape)
-        for dynamo in (False, True):
-            path = place / f"{name}_{'dynamo' if dynamo else 'script'}.onnx"
-            try:
-                torch.onnx.export(net, (x,), path, dynamo=dynamo, verbose=False)
-                files.append(path)
-            except ImportError as missing:
-                print(f"{path.name}: skipped: {missing}")
+        path = place / f"{name}_{'dynamo' if dynamo else 'script'}{version or ''}.onnx"
+        try:
+            torch.onnx.export(net, (x,), path, dynamo=dynamo, verbose=False, opset_version=version)
+            files.append(path)
+        except ImportError as missing:
+            print(f"{path.name}: skipped: {missing}")
     return files
 
 

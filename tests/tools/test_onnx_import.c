@@ -599,7 +599,8 @@ static void a_slice_has_the_numbers_of_its_list_alone(void **state)
 static void what_is_not_read_is_refused_with_its_node(void **state)
 {
     static const int64_t moved[4] = {-1, 4, 2, 4};
-    static const int perm[4] = {0, 2, 3, 1};
+    static const int perm[4] = {0, 2, 3, 1}, twos[2] = {2, 2};
+    static const float ones[2] = {1, 1};
     (void)state;
     ls_onnx_file f;
     begin(&f);
@@ -628,6 +629,24 @@ static void what_is_not_read_is_refused_with_its_node(void **state)
     node(&f, "GlobalAveragePool", "t", NULL, "g");
     ls_onnx_put_output(&f, "g", perm, 1);
     check_refused(&f, "node 1 \"g\" (GlobalAveragePool): it reads 2×4×4 values");
+    begin(&f);
+    ls_onnx_node_begin(&f, "MaxPool", "m", "x");
+    ls_onnx_node_ints(&f, "kernel_shape", twos, 2);
+    ls_onnx_node_ints(&f, "dilations", twos, 2);
+    ls_onnx_node_end(&f, "m");
+    end_with_mean(&f, "m");
+    check_refused(&f, "node 0 \"m\" (MaxPool): attribute \"dilations\": 1 is read");
+    begin(&f);
+    ls_onnx_node_begin(&f, "Resize", "u", "x");
+    ls_onnx_node_text(&f, "mode", "linear");
+    ls_onnx_node_end(&f, "u");
+    end_with_mean(&f, "u");
+    check_refused(&f, "node 0 \"u\" (Resize): attribute \"mode\": nearest is read");
+    begin(&f); /* a norm over a part of the values of a row */
+    ls_onnx_put_floats(&f, "scale", perm + 1, 1, ones, 2);
+    node(&f, "LayerNormalization", "x", "scale", "n");
+    end_with_mean(&f, "n");
+    check_refused(&f, "node 0 \"n\" (LayerNormalization): attribute \"axis\": a norm over all");
     begin(&f);
     node(&f, "Add", "x", "nowhere", "r");
     end_with_dense(&f, "r");
