@@ -56,8 +56,8 @@ static const struct {
     {"Relu", "", ls_import_unary},
     {"Reshape", "allowzero", ls_import_reshape},
     {"Resize",
-     "mode coordinate_transformation_mode nearest_mode cubic_coeff_a exclude_outside "
-     "extrapolation_value antialias",
+     "mode coordinate_transformation_mode nearest_mode keep_aspect_ratio_policy cubic_coeff_a "
+     "exclude_outside extrapolation_value antialias",
      ls_import_resize},
     {"Shape", "start end", ls_import_shape_of},
     {"Sigmoid", "", ls_import_unary},

@@ -716,6 +716,32 @@ static void a_message_about_a_model_that_was_read_names_the_node(void **state)
     check_misfit((ls_shape){2, 4, 4}, 5, "node 2 \"y\" (MatMul): ");
 }
 
+/* Adds a Resize of the image x to twice its height and width. */
+static void twice(ls_onnx_file *f, const char *policy)
+{
+    static const float by[4] = {1, 1, 2, 2};
+    static const int four = 4;
+    begin(f);
+    ls_onnx_put_floats(f, "by", &four, 1, by, 4);
+    ls_onnx_node_begin(f, "Resize", "u", "x");
+    ls_onnx_node_input(f, "");
+    ls_onnx_node_input(f, "by");
+    ls_onnx_node_text(f, "mode", "nearest");
+    ls_onnx_node_text(f, "keep_aspect_ratio_policy", policy);
+    ls_onnx_node_end(f, "u");
+    end_with_mean(f, "u");
+}
+
+static void a_resize_may_say_that_it_stretches(void **state)
+{
+    (void)state;
+    ls_onnx_file f;
+    twice(&f, "stretch");
+    check_layers(&f, "[{\"type\":\"upsample\",\"name\":\"u\",\"scale\":2}");
+    twice(&f, "not_larger");
+    check_refused(&f, "node 0 \"u\" (Resize): attribute \"keep_aspect_ratio_policy\": stretch");
+}
+
 static void an_output_that_is_an_image_is_refused_by_its_name(void **state)
 {
     static const int dim[3] = {2, 4, 4};
@@ -902,6 +928,7 @@ LS_TESTS(onnx_import, "unit")
         cmocka_unit_test(a_slice_has_the_numbers_of_its_list_alone),
         cmocka_unit_test(what_is_not_read_is_refused_with_its_node),
         cmocka_unit_test(axes_that_occur_twice_are_refused),
+        cmocka_unit_test(a_resize_may_say_that_it_stretches),
         cmocka_unit_test(an_output_that_is_an_image_is_refused_by_its_name),
         cmocka_unit_test(a_second_input_is_refused_with_the_names_of_both),
         cmocka_unit_test(a_message_about_a_model_that_was_read_names_the_node),
