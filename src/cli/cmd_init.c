@@ -183,9 +183,12 @@ static void print_folder(const ls_inspection *l, const cJSON *config, bool train
                     count[s]++;
         fprintf(stream, "  %-24.60s %10zu %10zu\n", k->classes.name[c], count[0], count[1]);
     }
-    if (l->given.keys.resize.height)
-        fprintf(stream, "  resized, and cut to the middle, %d×%d (%s)\n", l->height, l->width,
-                l->given.keys.pictures ? "data.pictures" : "data.resize");
+    if (l->resize.height)
+        fprintf(stream, "  resized%s %d×%d (%s)\n",
+                l->resize.height == l->height && l->resize.width == l->width
+                    ? " to"
+                    : ", and cut to the middle,",
+                l->height, l->width, l->pictures ? "data.pictures" : "data.resize");
     else
         fprintf(stream, "  scaled to %d×%d and cut to the middle (data.image_size)\n", l->height,
                 l->width);
@@ -498,6 +501,21 @@ static void put_arrays(ls_json_writer *w, const ls_inspection *l)
         ls_json_put_bool(w, "standardize_target", true);
 }
 
+/* Writes how pictures become rows of the height and width. */
+static void put_size(ls_json_writer *w, const ls_inspection *l)
+{
+    const ls_prep_resize *r = &l->resize;
+    if (l->pictures)
+        ls_json_put_string(w, "pictures", l->pictures);
+    else if (!r->height)
+        ls_json_put_int(w, "image_size", l->height);
+    else {
+        ls_prep_write_resize(w, r);
+        if (r->height != l->height || r->width != l->width)
+            ls_prep_write_sides(w, "crop", l->height, l->width == l->height ? 0 : l->width);
+    }
+}
+
 static void put_data(ls_json_writer *w, const ls_inspection *l)
 {
     ls_json_open_object(w, "data");
@@ -508,11 +526,10 @@ static void put_data(ls_json_writer *w, const ls_inspection *l)
         put_arrays(w, l);
     else {
         ls_json_put_string(w, "path", l->path);
-        if (!l->given.keys.resize.height)
-            ls_json_put_int(w, "image_size", l->height);
+        put_size(w, l);
         ls_json_put_int(w, "channels", l->channels);
     }
-    if (l->kind->form != LS_DATA_TABLE && !l->each && !l->given.keys.pictures) {
+    if (l->kind->form != LS_DATA_TABLE && !l->each && !l->pictures) {
         ls_json_put_float(w, "mean", (float)l->mean);
         ls_json_put_float(w, "std", (float)l->deviation);
     }

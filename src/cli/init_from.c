@@ -19,18 +19,12 @@ enum {
     MOST_EPOCHS = 20 /* limit of the epochs of each of the two */
 };
 
-/* Means and deviations of ImageNet's pictures, with which torchvision's networks are trained. */
-static const float usual_mean[] = {0.485f, 0.456f, 0.406f}, usual_std[] = {0.229f, 0.224f, 0.225f};
-
 /* ---- what the network needs of the data ------------------------------------------------------ */
 
-static bool sets(const cli_list *set, const char *key)
+/* Returns whether the user has set a key of `data`. */
+static bool sets(const ls_inspection *l, const char *key)
 {
-    const size_t n = strlen(key);
-    for (int i = 0; i < set->count; i++)
-        if (strncmp(set->item[i], key, n) == 0 && set->item[i][n] == '=')
-            return true;
-    return false;
+    return l->given.set && cJSON_GetObjectItemCaseSensitive(l->given.set, key);
 }
 
 /* Adds an assignment of a number for each channel, or of one if they are equal. */
@@ -45,31 +39,51 @@ static void add_scale(init_from *from, char text[160], const char *key, const fl
     from->set.item[from->set.count++] = text;
 }
 
+/* Returns whether the user has set the size of pictures. */
+static bool is_sized(const ls_inspection *l)
+{
+    return sets(l, "pictures") || sets(l, "resize") || sets(l, "image_size");
+}
+
 /* Gives pictures the size and the channels that the network reads, unless the user has set these.
  */
-static void fit_pictures(const ls_origin *o, ls_inspection *l, const cli_list *user)
+static void fit_pictures(const ls_origin *o, ls_inspection *l)
 {
-    const bool sized = sets(user, "data.pictures") || sets(user, "data.resize");
-    if (!sized && !sets(user, "data.image_size") && o->input.h == o->input.w)
-        l->height = l->width = o->input.h;
-    if (!sets(user, "data.pictures") && !sets(user, "data.channels") &&
-        (o->input.c == 1 || o->input.c == 3))
+    const bool scaled = sets(l, "mean") || sets(l, "std");
+    if (!l->pictures && !sets(l, "channels") && (o->input.c == 1 || o->input.c == 3))
         l->channels = o->input.c;
     l->grey = l->channels == 1;
+    if (is_sized(l))
+        return;
+    l->height = o->input.h;
+    l->width = o->input.w;
+    l->resize = o->resize;
+    l->pictures = scaled || l->channels != o->input.c ? NULL : o->pictures;
+}
+
+/* Returns which keys of the data are a guess, or NULL. */
+static const char *guess_of(const ls_origin *o, const ls_inspection *l)
+{
+    const bool sized = l->kind->form == LS_DATA_FOLDER && o->input.h == o->input.w && !is_sized(l),
+               scaled = !sets(l, "mean") && !sets(l, "std");
+    if (l->pictures)
+        return is_sized(l) ? NULL : "data.pictures is that";
+    return sized && scaled ? "data.resize, data.crop, data.mean and data.std are those"
+           : sized         ? "data.resize and data.crop are those"
+           : scaled        ? "data.mean and data.std are those"
+                           : NULL;
 }
 
 /* Adds the assignments of the scales of bytes, unless the user has made them. */
-static void add_scales(init_from *from, const cli_list *user)
+static void add_scales(init_from *from, const ls_inspection *l)
 {
     const ls_origin *o = &from->origin;
-    const bool usual = !o->scales && o->input.c == 3;
-    if (!(usual || o->scales) || o->input.c > 4 || sets(user, "data.pictures"))
+    if (!o->scales || o->input.c > 4 || l->pictures)
         return;
-    from->usual = usual && !sets(user, "data.mean") && !sets(user, "data.std");
-    if (!sets(user, "data.mean"))
-        add_scale(from, from->text[0], "data.mean", usual ? usual_mean : o->mean);
-    if (!sets(user, "data.std"))
-        add_scale(from, from->text[1], "data.std", usual ? usual_std : o->std);
+    if (!sets(l, "mean"))
+        add_scale(from, from->text[0], "data.mean", o->mean);
+    if (!sets(l, "std"))
+        add_scale(from, from->text[1], "data.std", o->std);
 }
 
 /* Returns the path of the file as the config names it. The config's `model` is relative to the
@@ -94,6 +108,7 @@ static int check_rows(const init_from *from, const ls_inspection *l, ls_error *e
 {
     const ls_shape *s = &from->origin.input;
     const bool table = l->kind->form == LS_DATA_TABLE; /* a run checks its number of features */
+    const bool folder = l->kind->form == LS_DATA_FOLDER;
     if (table ? s->h == 1 && s->w == 1
               : s->c == l->channels && s->h == l->height && s->w == l->width)
         return LS_OK;
@@ -104,17 +119,18 @@ static int check_rows(const init_from *from, const ls_inspection *l, ls_error *e
     return ls_fail(err, LS_EUNSUPPORTED,
                    "%.300s reads rows of %d×%d×%d, but those of %.300s have %d×%d×%d%s", from->path,
                    s->c, s->h, s->w, l->path, l->channels, l->height, l->width,
-                   l->kind->form == LS_DATA_FOLDER && s->h != s->w
-                       ? "; pictures of a folder are square: export the network with a square input"
-                       : "; export the network for these rows");
+                   !folder                  ? "; export the network for these rows"
+                   : s->c == 1 || s->c == 3 ? "; leave out the keys of data that set this size"
+                                            : "; pictures have 1 or 3 channels");
 }
 
 int init_from_fit(init_from *from, ls_inspection *l, const cli_list *set, ls_error *err)
 {
     if (from->path && l->kind->form == LS_DATA_FOLDER)
-        fit_pictures(&from->origin, l, set);
+        fit_pictures(&from->origin, l);
     if (from->path && !l->floats && l->kind->form != LS_DATA_TABLE)
-        add_scales(from, set);
+        add_scales(from, l);
+    from->guessed = from->origin.guessed ? guess_of(&from->origin, l) : NULL;
     for (int i = 0; i < set->count; i++)
         from->set.item[from->set.count++] = set->item[i];
     return from->path ? check_rows(from, l, err) : LS_OK;
@@ -208,10 +224,11 @@ void init_from_print(const init_from *from, const cJSON *config, int outputs, FI
                 epochs, held);
     if (o->licence[0])
         fprintf(stream, "  licence of the weights: %s (kept in the model's file)\n", o->licence);
-    if (from->usual)
-        fputs("  the file does not say how pictures are scaled: data.mean and data.std are "
-              "ImageNet's, which most networks were trained with\n",
-              stream);
+    if (from->guessed)
+        fprintf(stream,
+                "  the file does not say how its pictures were prepared: %s of networks for "
+                "ImageNet\n",
+                from->guessed);
     fputs("  the checkpoint of the best evaluation is kept (checkpoint.best, eval RUN --best)\n",
           stream);
 }

@@ -12,9 +12,10 @@
 typedef struct init_from {
     const char *path; /* the value of --from; NULL: there is none */
     ls_origin origin;
-    bool usual;        /* the scales of the rows are a guess, those of ImageNet */
-    char *absolute;    /* the absolute path, if the config is in another directory; or NULL */
-    cli_list set;      /* the assignments of `--set`, after those that the network needs */
+    const char
+        *guessed;   /* the keys of `data` that are a guess, as the start of a sentence; or NULL */
+    char *absolute; /* the absolute path, if the config is in another directory; or NULL */
+    cli_list set;   /* the assignments of `--set`, after those that the network needs */
     char text[2][160]; /* the assignments that the network needs */
 } init_from;
 

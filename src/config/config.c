@@ -172,8 +172,7 @@ static int read_onnx(ls_config *c, const char *config_path, ls_error *err)
     status = ls_onnx_import(&c->onnx, &source, c->host, &cause);
     if (status)
         return ls_config_fail(err, c, "model", status, "%s", cause.text);
-    const char *text = ls_onnx_net_text(c->onnx);
-    status = ls_json_parse(&c->model_doc, path, text, strlen(text), c->host, err);
+    status = ls_onnx_net_parse(&c->model_doc, c->onnx, err);
     if (status == LS_OK)
         c->model = ls_json_root(c->model_doc);
     return status;

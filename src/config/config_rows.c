@@ -1,6 +1,7 @@
 /* The table of the config's keys, with a row for each key, and the functions that read and write
  * the keys that are not plain numbers or texts. */
 #include "config/config.h"
+#include "config/picture_rule.h"
 
 #include <limits.h>
 #include <stddef.h>
@@ -139,30 +140,10 @@ static bool is_chosen(const ls_config *c, const ls_fields *f, const char *key)
     return node && !(c->written && ls_json_where(f->doc, node, false, &line, &column) == LS_OK);
 }
 
-/* The values that data.pictures stands for. */
-typedef struct picture_rule {
-    const char *name;
-    int resize, crop, interpolation, channels;
-    float mean[4], std[4];
-} picture_rule;
-
-/* "imagenet": the rule of torchvision's networks for ImageNet, ImageClassification() */
-static const picture_rule picture_rules[] = {{"imagenet",
-                                              256,
-                                              224,
-                                              LS_PREP_BILINEAR,
-                                              3,
-                                              {0.485f, 0.456f, 0.406f, 0.406f},
-                                              {0.229f, 0.224f, 0.225f, 0.225f}}};
-
 /* Returns the rule that data.pictures names; NULL: none. */
-static const picture_rule *rule_of(const ls_config *c)
+static const ls_picture_rule *rule_of(const ls_config *c)
 {
-    for (size_t i = 0; c->data_keys.pictures && i < sizeof picture_rules / sizeof *picture_rules;
-         i++)
-        if (strcmp(picture_rules[i].name, c->data_keys.pictures) == 0)
-            return &picture_rules[i];
-    return NULL;
+    return ls_picture_rule_named(c->data_keys.pictures);
 }
 
 /* Fails because the key has another value than data.pictures gives it. */
@@ -179,7 +160,7 @@ static void read_pictures(ls_config *c, ls_fields *f, const ls_config_key *row, 
     const char *none = NULL;
     ls_field_text(f, row->key, &none, &c->data_keys.pictures);
     if (c->data_keys.pictures && !rule_of(c))
-        ls_fields_fail(f, node, "pictures: expected \"%s\", found \"%.40s\"", picture_rules[0].name,
+        ls_fields_fail(f, node, "pictures: expected \"%s\", found \"%.40s\"", ls_imagenet_rule.name,
                        c->data_keys.pictures);
 }
 
@@ -187,8 +168,8 @@ static void read_pictures(ls_config *c, ls_fields *f, const ls_config_key *row, 
 static void read_sides(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     int *side = value_of(c, row);
-    const picture_rule *rule = rule_of(c);
-    const int fallback = !rule ? 0 : side == c->data_keys.crop ? rule->crop : rule->resize;
+    const ls_picture_rule *rule = rule_of(c);
+    const int fallback = !rule ? 0 : side == c->data_keys.crop ? rule->crop : rule->resize.height;
     side[0] = fallback;
     side[1] = 0;
     if (node)
@@ -210,13 +191,13 @@ static void read_interpolation(ls_config *c, ls_fields *f, const ls_config_key *
                                const cJSON *node)
 {
     static const int bilinear = LS_PREP_BILINEAR;
-    const picture_rule *rule = rule_of(c);
+    const ls_picture_rule *rule = rule_of(c);
     ls_data_keys *k = &c->data_keys;
     const cJSON *resize = cJSON_GetObjectItemCaseSensitive(f->object, "resize"),
                 *crop = cJSON_GetObjectItemCaseSensitive(f->object, "crop");
-    ls_field_choice(f, row->key, ls_interpolation_names, rule ? &rule->interpolation : &bilinear,
-                    &k->resize.interpolation);
-    if (rule && k->resize.interpolation != rule->interpolation)
+    ls_field_choice(f, row->key, ls_interpolation_names,
+                    rule ? &rule->resize.interpolation : &bilinear, &k->resize.interpolation);
+    if (rule && k->resize.interpolation != rule->resize.interpolation)
         fail_rule(c, f, node, row->key);
     if (rule && k->channels != rule->channels)
         fail_rule(c, f, cJSON_GetObjectItemCaseSensitive(f->object, "channels"), "channels");
@@ -255,7 +236,7 @@ static void read_channels(ls_config *c, ls_fields *f, const ls_config_key *row, 
 {
     float *out = value_of(c, row);
     const int count = cJSON_IsArray(node) ? cJSON_GetArraySize(node) : 1;
-    const picture_rule *rule = rule_of(c);
+    const ls_picture_rule *rule = rule_of(c);
     const float *ruled = !rule ? NULL : strcmp(row->key, "mean") == 0 ? rule->mean : rule->std;
     for (int i = 0; i < 4; i++)
         out[i] = ruled ? ruled[i] : (float)row->fallback;

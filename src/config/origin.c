@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "config/card.h"
+#include "config/picture_rule.h"
 #include "nn/safetensors.h"
 #include "onnx/import.h"
 
@@ -40,6 +41,38 @@ static void take_licence(ls_origin *o, const cJSON *model)
             snprintf(o->licence, sizeof o->licence, "%s", entry->valuestring);
 }
 
+/* ---- how pictures become rows ---------------------------------------------------------------- */
+
+/* Guesses how pictures become rows, for a file that does not say it. An image in colour is taken
+ * for one of the networks for ImageNet: of a square that has 8/7 of the row's side, 256 for 224,
+ * the centre is cut out. In other cases the whole shorter side is seen. */
+static void guess_rows(ls_origin *o)
+{
+    const ls_picture_rule *usual = &ls_imagenet_rule;
+    const int side = o->input.h;
+    o->guessed = !o->scales && o->input.c == usual->channels && side * o->input.w > 1;
+    o->resize = (ls_prep_resize){side, 0, usual->resize.interpolation};
+    if (!o->guessed)
+        return;
+    o->scales = true;
+    o->resize.height = (2 * side * usual->resize.height + usual->crop) / (2 * usual->crop);
+    memcpy(o->mean, usual->mean, sizeof o->mean);
+    memcpy(o->std, usual->std, sizeof o->std);
+}
+
+/* Completes how pictures become rows. `told`: the file says how they are resized. */
+static void complete_rows(ls_origin *o, bool told)
+{
+    const ls_shape *in = &o->input;
+    if (!told)
+        guess_rows(o);
+    if (in->h != in->w && !(told && o->resize.height))
+        o->resize = (ls_prep_resize){in->h, in->w, LS_PREP_BILINEAR};
+    const ls_picture_rule *rule =
+        o->scales ? ls_picture_rule_of(in, &o->resize, o->mean, o->std) : NULL;
+    o->pictures = rule ? rule->name : NULL;
+}
+
 /* ---- ONNX ------------------------------------------------------------------------------------ */
 
 /* Reads the file without a shape for rows, and, if the file leaves it open, once more with one. */
@@ -74,6 +107,11 @@ static int read_onnx(ls_origin *o, const char *path, const char *named, int side
     o->taken = a->weights;
     o->left = a->left_out;
     o->norms = a->norms;
+    o->scales = a->rows.known;
+    o->resize = a->rows.resize;
+    memcpy(o->mean, a->rows.mean, sizeof o->mean);
+    memcpy(o->std, a->rows.std, sizeof o->std);
+    complete_rows(o, a->rows.known);
     snprintf(o->head, sizeof o->head, "%s", a->head);
     ls_json_writer_init(&w, 0, o->host);
     ls_json_open_object(&w, NULL);
@@ -86,8 +124,7 @@ static int read_onnx(ls_origin *o, const char *path, const char *named, int side
     }
     ls_json_put_string(&w, "head", "new");
     ls_json_close(&w);
-    status = ls_json_parse(&doc, path, ls_onnx_net_text(net), strlen(ls_onnx_net_text(net)),
-                           o->host, err);
+    status = ls_onnx_net_parse(&doc, net, err);
     if (status == LS_OK)
         take_licence(o, ls_json_root(doc));
     ls_json_destroy(doc);
@@ -185,6 +222,8 @@ static int take_card(ls_origin *o, const ls_card *card, const char *path, ls_err
     o->scales = !scale->floats;
     for (int i = 0; i < 4; i++)
         o->mean[i] = scale->mean[i], o->std[i] = scale->std[i];
+    o->resize = card->prep->resize;
+    complete_rows(o, o->scales);
     snprintf(o->head, sizeof o->head, "%s", fresh);
     count_weights(o, model);
     take_licence(o, text);

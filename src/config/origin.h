@@ -3,6 +3,7 @@
 #define CONFIG_ORIGIN_H
 
 #include "nn/network.h"
+#include "prep/resize.h"
 
 #include <lockstep/status.h>
 #include <stdbool.h>
@@ -21,10 +22,15 @@ typedef struct ls_origin {
     size_t taken, left; /* number of weights that are taken over, and of those that are not */
     char licence[120];  /* licence of the weights; "": the file does not say it */
     bool norms;         /* it has batch norms, with running statistics */
-    /* The scales of rows, by channel, with which the network was trained; `scales` false: the file
-     * does not say them. */
-    bool scales;
+    /* How bytes become rows, as the network was trained: the scale of each channel of bytes / 255
+     * (`scales` false: not known), and for images the size to which pictures are resized before
+     * their centre is cut out (all 0: data.image_size, the row's height). `guessed`: the file does
+     * not say it, and the network has three channels; so this is the rule of ImageNet's networks.
+     */
+    bool scales, guessed;
     float mean[4], std[4];
+    ls_prep_resize resize;
+    const char *pictures; /* value of data.pictures that stands for all this; NULL: none does */
 } ls_origin;
 
 /* Reads an ONNX file, or a safetensors file that a run has written. `side`: height and width of a

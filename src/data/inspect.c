@@ -538,6 +538,8 @@ static int look_at_folder(ls_inspection *l, ls_error *err)
     l->classes = (int)l->listed.classes.count;
     l->channels = is_given(l, "channels") || k->pictures ? k->channels : l->grey ? 1 : 3;
     l->grey = l->channels == 1;
+    l->resize = k->resize;
+    l->pictures = k->pictures;
     ls_data_keys keys = *k;
     if (!is_given(l, "image_size"))
         keys.image_size = side < LARGEST_SIDE ? side : LARGEST_SIDE;

@@ -57,6 +57,11 @@ typedef struct ls_inspection {
     ls_folder_desc pack; /* `pictures` is set by the caller; NULL: loaded at run time */
     ls_folder listed;
     bool grey; /* no picture that was decoded has colours */
+    /* How pictures become rows, as the user has set it: the size to which they are resized (all 0:
+     * data.image_size), and the name that stands for it and for the scales (NULL: none). The caller
+     * may change both. */
+    ls_prep_resize resize;
+    const char *pictures;
     /* ---- all kinds --------------------------------------------------------------------------- */
     uint32_t rows, test_rows;
     double validation; /* fraction of the training rows that is held out; 0: none */

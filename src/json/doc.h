@@ -4,6 +4,8 @@
 
 #include "json/json.h"
 
+#include <stdbool.h>
+
 #define LS_JSON_NO_KEY UINT32_MAX
 
 /* Computes line and column of the byte at `offset`. The first line of the text has the number
@@ -13,8 +15,9 @@ void ls_json_line_column(const char *text, size_t offset, int first, int *line, 
 /* The origin of a node: the position of its text, for messages. */
 typedef struct ls_json_origin {
     const cJSON *node; /* NULL: the node has been replaced */
-    /* The assignment "--set a.b=v" that created the node, for which `key` and `value` are not used.
-     * NULL: the node was read from the document's text. */
+    /* The assignment "--set a.b=v" that created the node, for which `key` and `value` are not used;
+     * in a document with places the place of the node. NULL: the node was read from the document's
+     * text. */
     const char *label;
     uint32_t key;   /* byte offset of the member's key; LS_JSON_NO_KEY: an array's element, or the
                      * root */
@@ -35,6 +38,7 @@ struct ls_json {
     ls_json_origin *origins;
     uint32_t count;
     size_t capacity;
+    bool places;           /* ls_json_set_place was called, and ls_json_set was not */
     ls_json_label *labels; /* owns the texts to which the origins' labels point */
 };
 

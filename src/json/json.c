@@ -104,7 +104,7 @@ const char *ls_json_name(const ls_json *doc)
 
 /* Finds the origin of a node by a search of all origins. The search is slow, but is done only for
  * messages. */
-static const ls_json_origin *origin_of(const ls_json *doc, const cJSON *node)
+static ls_json_origin *origin_of(const ls_json *doc, const cJSON *node)
 {
     if (!node)
         return NULL;
@@ -114,10 +114,22 @@ static const ls_json_origin *origin_of(const ls_json *doc, const cJSON *node)
     return NULL;
 }
 
+/* Returns the text by which messages name a node's origin, or NULL if it has line and column. */
+static const char *label_of(const ls_json *doc, const ls_json_origin *o)
+{
+    const ls_json_origin *found = o;
+    for (uint32_t i = 0; doc->places && !o->label && i < doc->count; i++) {
+        const ls_json_origin *at = &doc->origins[i];
+        if (at->label && at->value <= o->value && (!found->label || at->value >= found->value))
+            found = at;
+    }
+    return found->label ? found->label : doc->places ? doc->name : NULL;
+}
+
 int ls_json_where(const ls_json *doc, const cJSON *node, bool of_value, int *line, int *column)
 {
     const ls_json_origin *o = origin_of(doc, node);
-    if (!o || o->label)
+    if (!o || label_of(doc, o))
         return LS_EINVAL;
     ls_json_line_column(doc->text, of_value || o->key == LS_JSON_NO_KEY ? o->value : o->key,
                         doc->line, line, column);
@@ -137,7 +149,7 @@ static int fail(ls_error *err, const ls_json *doc, const cJSON *node, bool of_va
         ls_fail(err, status, "%s:%d:%d: %s", doc->name, line, column, message);
     } else {
         const ls_json_origin *o = origin_of(doc, node);
-        ls_fail(err, status, "%s: %s", o ? o->label : doc->name, message);
+        ls_fail(err, status, "%s: %s", o ? label_of(doc, o) : doc->name, message);
     }
     return status;
 }
@@ -160,6 +172,23 @@ int ls_json_fail_value(ls_error *err, const ls_json *doc, const cJSON *node, int
     fail(err, doc, node, true, status, format, args);
     va_end(args);
     return status;
+}
+
+int ls_json_set_place(ls_json *doc, const cJSON *node, const char *place, ls_error *err)
+{
+    ls_json_origin *o = origin_of(doc, node);
+    if (!o)
+        return ls_fail(err, LS_EINVAL, "%s: a node of another document", doc->name);
+    const size_t bytes = strlen(doc->name) + strlen(place) + 3;
+    ls_json_label *label = ls_alloc(doc->host, sizeof *label + bytes);
+    if (!label)
+        return ls_fail(err, LS_ENOMEM, "%s: out of memory", doc->name);
+    snprintf(label->text, bytes, "%s: %s", doc->name, place);
+    label->next = doc->labels;
+    doc->labels = label;
+    doc->places = true;
+    o->label = label->text;
+    return LS_OK;
 }
 
 const char *ls_json_kind(const cJSON *node)

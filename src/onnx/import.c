@@ -56,8 +56,8 @@ static const struct {
     {"Relu", "", ls_import_unary},
     {"Reshape", "allowzero", ls_import_reshape},
     {"Resize",
-     "mode coordinate_transformation_mode nearest_mode cubic_coeff_a exclude_outside "
-     "extrapolation_value antialias",
+     "mode coordinate_transformation_mode nearest_mode keep_aspect_ratio_policy cubic_coeff_a "
+     "exclude_outside extrapolation_value antialias",
      ls_import_resize},
     {"Shape", "start end", ls_import_shape_of},
     {"Sigmoid", "", ls_import_unary},
@@ -148,30 +148,94 @@ static int set_rows(ls_import *g, ls_import_value *v, const int64_t *dim, int ra
         return ls_fail(g->err, LS_EUNSUPPORTED, "%.300s: its input has too many values",
                        g->file.path);
     g->input = (ls_shape){(int)side[0], (int)side[1], (int)side[2]};
+    g->begin = v->name;
     return LS_OK;
+}
+
+/* Parses an entry of the metadata, which the caller destroys. *doc becomes NULL if there is no such
+ * entry, or if it is not JSON. Errors: LS_ENOMEM. */
+static int parse_entry(ls_json **doc, const ls_import *g, const char *key)
+{
+    const ls_onnx_text text = entry_of(g, key);
+    *doc = NULL;
+    int status = text.length ? ls_json_parse(doc, key, text.at, text.length, g->host, NULL) : LS_OK;
+    if (status != LS_OK)
+        *doc = NULL;
+    return status == LS_ENOMEM ? ls_import_no_memory(g) : LS_OK;
+}
+
+/* Reads "mean" or "std" of the metadata, a number for each channel. */
+static int take_scale(const ls_import *g, const char *key, double least, float out[4])
+{
+    ls_json *doc;
+    int count = 0, status = parse_entry(&doc, g, key);
+    const cJSON *n = doc && cJSON_IsArray(ls_json_root(doc)) ? ls_json_root(doc)->child : NULL;
+    for (; n && count < 4; n = n->next) {
+        if (!cJSON_IsNumber(n) || !(n->valuedouble >= least && n->valuedouble < 1e30))
+            break;
+        out[count++] = (float)n->valuedouble;
+    }
+    ls_json_destroy(doc);
+    if (status == LS_OK && count != (g->input.c < 4 ? g->input.c : 4))
+        status = ls_fail(g->err, LS_EDATA,
+                         "%.300s: expected \"%s\" in its metadata: a number for each channel",
+                         g->file.path, key);
+    return status;
+}
+
+/* Reads from the metadata how pictures are resized. */
+static int take_resize(ls_import *g)
+{
+    ls_json *doc;
+    ls_error cause;
+    int status = parse_entry(&doc, g, "preparation");
+    const cJSON *node = doc ? ls_json_root(doc) : NULL;
+    if (cJSON_HasObjectItem(node, "resize")) {
+        ls_fields f;
+        ls_fields_begin(&f, doc, node, "the preparation of rows", &cause);
+        ls_prep_read_resize(&f, &g->rows.resize);
+        if (f.status != LS_OK || !ls_prep_covers(&g->rows.resize, g->input.h, g->input.w))
+            status = ls_fail(g->err, LS_EDATA,
+                             "%.300s: \"preparation\" in its metadata has no size of pictures "
+                             "that is at least that of its rows",
+                             g->file.path);
+    }
+    ls_json_destroy(doc);
+    return status;
+}
+
+/* Reads from the metadata of a file that Lockstep wrote how bytes become rows. */
+static int take_rows(ls_import *g)
+{
+    const ls_onnx_model *m = &g->file;
+    if (m->input.count != 1 || m->input.at[0].type != LS_ONNX_UINT8)
+        return LS_OK;
+    g->rows.known = true;
+    int status = take_scale(g, "mean", -1e30, g->rows.mean);
+    if (status == LS_OK)
+        status = take_scale(g, "std", 1e-30, g->rows.std);
+    return status ? status : take_resize(g);
 }
 
 /* Finds what the first layer reads in a file that Lockstep wrote, after the nodes that prepare a
  * row. A config prepares rows itself. */
 static int begin_own(ls_import *g, ls_import_value *v)
 {
-    const ls_onnx_text size = entry_of(g, "size");
-    ls_json *doc = NULL;
+    ls_json *doc;
     int64_t dim[4] = {LS_ONNX_BATCH};
-    int rank = 1;
-    int status = ls_json_parse(&doc, "size", size.at ? size.at : "", size.length, g->host, NULL);
-    if (status == LS_ENOMEM)
-        return ls_import_no_memory(g);
-    if (status == LS_OK)
-        for (const cJSON *n = ls_json_root(doc)->child; n && rank < 4; n = n->next)
-            dim[rank++] = cJSON_IsNumber(n) && n->valuedouble >= 1 && n->valuedouble < 1e6
-                              ? (int64_t)n->valuedouble
-                              : 0;
+    int rank = 1, status = parse_entry(&doc, g, "size");
+    for (const cJSON *n = doc ? ls_json_root(doc)->child : NULL; n && rank < 4; n = n->next)
+        dim[rank++] = cJSON_IsNumber(n) && n->valuedouble >= 1 && n->valuedouble < 1e6
+                          ? (int64_t)n->valuedouble
+                          : 0;
     ls_json_destroy(doc);
+    if (status)
+        return status;
     if (rank != 4)
         return ls_fail(g->err, LS_EDATA, "%.300s: expected \"size\" in its metadata: [c, h, w]",
                        g->file.path);
-    return set_rows(g, v, dim, dim[2] * dim[3] == 1 ? 2 : 4);
+    status = set_rows(g, v, dim, dim[2] * dim[3] == 1 ? 2 : 4);
+    return status ? status : take_rows(g);
 }
 
 /* Takes the sizes that the file leaves open from the source. */
@@ -202,19 +266,23 @@ static int take_given(const ls_import *g, const ls_onnx_value *input, int64_t di
 static int begin_input(ls_import *g)
 {
     const ls_onnx_value *input = NULL;
-    int inputs = 0;
-    char name[80];
+    int inputs = 0, used = 0;
+    char name[80], list[300] = "";
     for (int i = 0; i < g->file.input.count; i++) {
         const ls_import_value *v = ls_import_find(g, g->file.input.at[i].name);
         if (v->kind == LS_VALUE_CONSTANT || v->uses == 0)
             continue;
         input = &g->file.input.at[i];
+        if (used < 200)
+            used += snprintf(list + used, sizeof list - (size_t)used, "%s\"%s\"",
+                             inputs ? ", " : ": ", ls_onnx_copy(name, sizeof name, input->name));
         inputs++;
     }
     if (inputs != 1)
         return ls_fail(g->err, LS_EUNSUPPORTED,
-                       "%.300s: %d inputs without initial values are used; one is read",
-                       g->file.path, inputs);
+                       "%.300s: its output depends on %d inputs without initial values%s; one is "
+                       "read, the rows, and weights that are initializers",
+                       g->file.path, inputs, list);
     ls_onnx_copy(name, sizeof name, input->name);
     if (input->type != LS_ONNX_FLOAT && input->type != LS_ONNX_FLOAT16 &&
         input->type != LS_ONNX_BFLOAT16 && input->type != LS_ONNX_DOUBLE)
@@ -379,6 +447,21 @@ static int read_nodes(ls_import *g)
     return status;
 }
 
+/* Fails if the output is not a vector for each row. */
+static int check_vector(const ls_import *g, const ls_import_value *v)
+{
+    char name[80];
+    bool vector = v->rank >= 2;
+    for (int i = 2; i < v->rank; i++)
+        vector &= v->dim[i] == 1;
+    if (vector || v->kind != LS_VALUE_ROWS)
+        return LS_OK;
+    return ls_fail(g->err, LS_EUNSUPPORTED,
+                   "%.300s: its output \"%s\" has %d dimensions; a vector [rows, features] is "
+                   "read; model.output can name another tensor",
+                   g->file.path, ls_onnx_copy(name, sizeof name, v->name), v->rank);
+}
+
 /* Makes the output a vector, the output of the last layer. */
 static int end_output(ls_import *g, ls_import_value *v)
 {
@@ -392,12 +475,15 @@ static int end_output(ls_import *g, ls_import_value *v)
     int status =
         v->kind == LS_VALUE_NONE
             ? ls_fail(g->err, LS_EDATA, "%.300s: its output is given by no node", g->file.path)
-            : ls_import_vector(g, n, v, &layer, &features);
+            : check_vector(g, v);
+    if (status == LS_OK)
+        status = ls_import_vector(g, n, v, &layer, &features);
     if (status == LS_OK && layer != g->layers - 1)
         status = ls_fail(g->err, LS_EUNSUPPORTED,
                          "%.300s: its output is not what its last node gives", g->file.path);
     if (status == LS_OK && g->weights == 0)
-        status = ls_fail(g->err, LS_EUNSUPPORTED, "%.300s: it has no weights", g->file.path);
+        status = ls_fail(g->err, LS_EUNSUPPORTED,
+                         "%.300s: it has no weights; a network with some is read", g->file.path);
     return status;
 }
 

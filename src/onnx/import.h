@@ -24,6 +24,7 @@
 #define ONNX_IMPORT_H
 
 #include "nn/network.h"
+#include "prep/resize.h"
 
 /* Versions of the standard operators that are read. */
 enum { LS_ONNX_OPSET_LEAST = 9, LS_ONNX_OPSET_MOST = 27 };
@@ -38,6 +39,13 @@ typedef struct ls_onnx_source {
     bool new_head;
 } ls_onnx_source;
 
+/* How bytes become the rows of a network, in a file that `trainer export` wrote. */
+typedef struct ls_onnx_rows {
+    bool known;            /* false: the file does not say it */
+    float mean[4], std[4]; /* scale of each channel, for bytes / 255 */
+    ls_prep_resize resize; /* of pictures; all 0: they cover the row's height and width */
+} ls_onnx_rows;
+
 /* What a file contains. */
 typedef struct ls_onnx_about {
     ls_shape input;  /* shape of a row */
@@ -47,6 +55,7 @@ typedef struct ls_onnx_about {
     bool norms;      /* a layer is a batch norm, with running statistics */
     char head[64];   /* name of the last layer with weights */
     size_t left_out; /* number of weights of that layer, if new_head left them out; otherwise 0 */
+    ls_onnx_rows rows;
 } ls_onnx_about;
 
 /* A model that was read, with its weights. */
@@ -60,6 +69,9 @@ int ls_onnx_import(ls_onnx_net **out, const ls_onnx_source *source, const ls_hos
 /* Returns the model as JSON: an object with "name", "input", "layers", and "source", which has the
  * SHA-256 of the file and its metadata. The text belongs to `net`. */
 const char *ls_onnx_net_text(const ls_onnx_net *net);
+/* Parses this text. Messages about the document name the nodes of the file. The caller destroys
+ * *doc. Errors: LS_ENOMEM. */
+int ls_onnx_net_parse(ls_json **doc, const ls_onnx_net *net, ls_error *err);
 /* Returns what was read. It belongs to `net`. */
 const ls_onnx_about *ls_onnx_net_about(const ls_onnx_net *net);
 /* Copies the weights to `canonical` [model->floats]; those of a new head keep their values. `model`

@@ -11,20 +11,30 @@
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
+void ls_import_place(char out[LS_ONNX_PLACE], const ls_import *g, const ls_onnx_node *n)
+{
+    char name[100], op[40];
+    /* a node that stands for none is not in the list */
+    const uintptr_t at = (uintptr_t)n, first = (uintptr_t)g->file.node.at;
+    const size_t index = (at - first) / sizeof *n;
+    const ls_onnx_text called =
+        n->name.length || n->outputs == 0 ? n->name : g->file.text.at[n->output];
+    if (index >= (size_t)g->file.node.count || at < first)
+        snprintf(out, LS_ONNX_PLACE, "its output");
+    else
+        snprintf(out, LS_ONNX_PLACE, "node %d \"%s\" (%s)", (int)index,
+                 ls_onnx_copy(name, sizeof name, called), ls_onnx_copy(op, sizeof op, n->op));
+}
+
 int ls_import_fail(const ls_import *g, const ls_onnx_node *n, int status, const char *format, ...)
 {
-    char text[LS_ERROR_TEXT], name[100], op[40];
+    char text[LS_ERROR_TEXT], place[LS_ONNX_PLACE];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    /* a node that stands for none is not in the list */
-    const uintptr_t at = (uintptr_t)n, first = (uintptr_t)g->file.node.at;
-    const size_t index = at < first ? 0 : (at - first) / sizeof *n;
-    return ls_fail(g->err, status, "%.200s: node %d \"%s\" (%s): %s", g->file.path,
-                   index < (size_t)g->file.node.count ? (int)index : 0,
-                   ls_onnx_copy(name, sizeof name, n->name), ls_onnx_copy(op, sizeof op, n->op),
-                   text);
+    ls_import_place(place, g, n);
+    return ls_fail(g->err, status, "%.200s: %s: %s", g->file.path, place, text);
 }
 
 int ls_import_no_memory(const ls_import *g)

@@ -756,6 +756,10 @@ int ls_import_resize(ls_import *g, const ls_onnx_node *n)
     ls_shape s;
     if (mode.length && !ls_onnx_is(mode, "nearest"))
         return ls_import_fail(g, n, LS_EUNSUPPORTED, "attribute \"mode\": nearest is read");
+    const ls_onnx_text policy = ls_import_text(g, n, "keep_aspect_ratio_policy");
+    if (policy.length && !ls_onnx_is(policy, "stretch"))
+        return ls_import_fail(g, n, LS_EUNSUPPORTED,
+                              "attribute \"keep_aspect_ratio_policy\": stretch is read");
     if (!asymmetric && !half)
         return ls_import_fail(g, n, LS_EUNSUPPORTED,
                               "attribute \"coordinate_transformation_mode\": asymmetric with "

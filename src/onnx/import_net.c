@@ -2,6 +2,7 @@
  * layer by layer, and in each layer weight, bias, running_mean, running_var. */
 #include "onnx/importer.h"
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/host.h"
 
@@ -20,7 +21,8 @@ enum {
 
 struct ls_onnx_net {
     const ls_host *host;
-    char *text;
+    char *path, *text;
+    char *place; /* where the input and each layer come from, a line each */
     float *weight;
     ls_onnx_about about;
 };
@@ -119,7 +121,7 @@ int ls_import_begin_layer(ls_import *g, const ls_onnx_node *n, const char *type,
         return ls_import_fail(g, n, LS_EUNSUPPORTED, "it would be layer %d; at most %d are read",
                               LS_MODEL_LAYERS + 1, LS_MODEL_LAYERS);
     ls_import_layer *layer = &g->layer[g->layers];
-    *layer = (ls_import_layer){.first = -2, .second = -2};
+    *layer = (ls_import_layer){.node = n, .first = -2, .second = -2};
     choose_name(layer->name, g, n, type, like);
     snprintf(layer->type, sizeof layer->type, "%s", type);
     g->norms |= strcmp(type, "batch_norm") == 0;
@@ -313,8 +315,25 @@ static void describe(ls_onnx_about *out, const ls_import *g)
                            .outputs = g->layer[g->layers - 1].out.c,
                            .weights = renewed ? g->head_at : g->weights,
                            .norms = g->norms,
-                           .left_out = renewed ? g->weights - g->head_at : 0};
+                           .left_out = renewed ? g->weights - g->head_at : 0,
+                           .rows = g->rows};
     snprintf(out->head, sizeof out->head, "%s", g->layer[g->head].name);
+}
+
+/* Stores where the input and the layers come from. */
+static int keep_places(ls_onnx_net *net, const ls_import *g)
+{
+    char name[100], place[LS_ONNX_PLACE];
+    ls_buffer lines;
+    ls_buffer_init(&lines, g->host);
+    ls_buffer_format(&lines, "input \"%s\"\n", ls_onnx_copy(name, sizeof name, g->begin));
+    for (int i = 0; i < g->layers; i++) {
+        ls_import_place(place, g, g->layer[i].node);
+        ls_buffer_format(&lines, "%s\n", place);
+    }
+    net->place = lines.text;
+    net->path = ls_strdup(g->host, g->file.path);
+    return lines.failed || !net->path ? ls_import_no_memory(g) : LS_OK;
 }
 
 int ls_import_finish_net(ls_onnx_net **out, ls_import *g)
@@ -344,7 +363,7 @@ int ls_import_finish_net(ls_onnx_net **out, ls_import *g)
     }
     const char *text = ls_json_writer_text(w, NULL, NULL);
     net->text = text ? ls_strdup(g->host, text) : NULL;
-    if (!net->text) {
+    if (!net->text || keep_places(net, g) != LS_OK) {
         ls_onnx_net_destroy(net);
         return ls_import_no_memory(g);
     }
@@ -358,6 +377,37 @@ int ls_import_finish_net(ls_onnx_net **out, ls_import *g)
 const char *ls_onnx_net_text(const ls_onnx_net *net)
 {
     return net->text;
+}
+
+/* Gives a node of the document the next of the lines, or nothing if there is no such node. */
+static int set_place(ls_json *doc, const cJSON *node, const char **line, ls_error *err)
+{
+    char place[LS_ONNX_PLACE];
+    const size_t length = strcspn(*line, "\n");
+    snprintf(place, sizeof place, "%.*s", (int)length, *line);
+    *line += length + ((*line)[length] == '\n');
+    return ls_json_set_place(doc, node, place, err);
+}
+
+int ls_onnx_net_parse(ls_json **doc, const ls_onnx_net *net, ls_error *err)
+{
+    const char *line = net->place;
+    int status = ls_json_parse(doc, net->path, net->text, strlen(net->text), net->host, err);
+    if (status)
+        return status;
+    const cJSON *root = ls_json_root(*doc), *layer,
+                *layers = cJSON_GetObjectItemCaseSensitive(root, "layers");
+    status = set_place(*doc, cJSON_GetObjectItemCaseSensitive(root, "input"), &line, err);
+    cJSON_ArrayForEach(layer, layers)
+    {
+        if (status == LS_OK)
+            status = set_place(*doc, layer, &line, err);
+    }
+    if (status) {
+        ls_json_destroy(*doc);
+        *doc = NULL;
+    }
+    return status;
 }
 
 const ls_onnx_about *ls_onnx_net_about(const ls_onnx_net *net)
@@ -395,5 +445,7 @@ void ls_onnx_net_destroy(ls_onnx_net *net)
         return;
     ls_free(net->host, net->weight);
     ls_free(net->host, net->text);
+    ls_free(net->host, net->place);
+    ls_free(net->host, net->path);
     ls_free(net->host, net);
 }

@@ -169,7 +169,9 @@ int ls_import_squeeze(ls_import *g, const ls_onnx_node *n)
         status = ls_import_decode(g, v);
     if (status)
         return status;
-    if ((adds && count < 0) || (adds && v->rank + count > LS_ONNX_RANK))
+    if (adds && count < 0)
+        return ls_import_fail(g, n, LS_EDATA, "expected \"axes\"");
+    if (adds && v->rank + count > LS_ONNX_RANK)
         return ls_import_fail(g, n, LS_EUNSUPPORTED, "at most %d dimensions are read",
                               LS_ONNX_RANK);
     const int full = v->rank + (adds ? count : 0);
@@ -177,6 +179,8 @@ int ls_import_squeeze(ls_import *g, const ls_onnx_node *n)
         axes[i] += axes[i] < 0 ? full : 0;
         if (axes[i] < 0 || axes[i] >= full)
             return ls_import_fail(g, n, LS_EDATA, "\"axes\": expected 0 to %d", full - 1);
+        if (at >> axes[i] & 1)
+            return ls_import_fail(g, n, LS_EDATA, "\"axes\": %d occurs twice", (int)axes[i]);
         at |= 1u << axes[i];
     }
     for (int i = 0; !adds && count < 0 && i < v->rank; i++)

@@ -9,6 +9,9 @@
 #include "onnx/read.h"
 #include "json/writer.h"
 
+/* Room for the text that names a node. */
+enum { LS_ONNX_PLACE = 192 };
+
 /* Stands for the number of rows in shapes. */
 #define LS_ONNX_BATCH INT64_MIN
 
@@ -64,6 +67,7 @@ typedef struct ls_import_value {
 /* A layer that was written. */
 typedef struct ls_import_layer {
     char name[64], type[24];
+    const ls_onnx_node *node; /* of which it was made; may be none of the file's */
     ls_shape out;
     int flat; /* index + 1 of a flatten layer that reads this layer; 0: none */
     /* a concatenation: the layers that it joins; another layer: −2 */
@@ -83,6 +87,7 @@ typedef struct ls_import {
     bool *needed;           /* [nodes] the output depends on the node */
     int64_t fixed;          /* number of rows that the file fixes; 0: free */
     ls_shape input;         /* shape of a row */
+    ls_onnx_text begin;     /* name of the tensor with the rows */
     int input_flat;         /* as ls_import_layer.flat, for the input */
     const char *ending;     /* "softmax" if the graph ends with one; else NULL */
     ls_import_layer *layer; /* [LS_MODEL_LAYERS] */
@@ -90,8 +95,9 @@ typedef struct ls_import {
     int head;       /* index of the last layer with weights */
     size_t head_at; /* number of weights before those of that layer */
     bool norms;     /* a layer is a batch norm */
-    bool own;       /* Lockstep wrote the file: each layer comes back as it was */
-    bool large;     /* the last layer has more than LS_MODEL_VALUES values */
+    ls_onnx_rows rows;
+    bool own;   /* Lockstep wrote the file: each layer comes back as it was */
+    bool large; /* the last layer has more than LS_MODEL_VALUES values */
     ls_json_writer json;
     float *weight; /* [weights] in the order of the canonical weights */
     size_t weights, room;
@@ -104,6 +110,9 @@ typedef struct ls_import {
 /* ---- failures, names and attributes (import_graph.c)
  * ----------------------------------------------- */
 
+/* Writes "node 3 \"name\" (Op)" to `out`; a node without a name has that of its output. Writes
+ * "its output" if `n` is no node of the file. */
+void ls_import_place(char out[LS_ONNX_PLACE], const ls_import *g, const ls_onnx_node *n);
 /* Fails with a message that names the node. Returns `status`. */
 int ls_import_fail(const ls_import *g, const ls_onnx_node *n, int status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

@@ -8,9 +8,11 @@ import struct
 import sys
 from pathlib import Path
 
-import data_forms as forms
-from data_forms import trainer
-from init_cures import png
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+import data_forms as forms  # noqa: E402
+from data_forms import trainer  # noqa: E402
+from init_cures import png  # noqa: E402
+from onnx_bytes import onnx_file, onnx_floats, onnx_node  # noqa: E402
 
 failures = forms.failures
 
@@ -127,6 +129,96 @@ def from_a_run():
     train("there/photos.json", "there/run", "--devices", "cpu:1", "--set", "epochs=1", "--set", "freeze_epochs=1")
 
 
+def foreign(path, *shape, classes=5):
+    """Writes a small network of another program, for rows of the shape."""
+    nodes = [onnx_node("Conv", ["x", "body.weight", "body.bias"], "a", strides=[8, 8], kernel_shape=[3, 3]), onnx_node("Relu", ["a"], "b"),
+             onnx_node("GlobalAveragePool", ["b"], "c"), onnx_node("Flatten", ["c"], "d", axis=1),
+             onnx_node("Gemm", ["d", "fc.weight", "fc.bias"], "y", transB=1)]
+    tensors = [onnx_floats("body.weight", 2, shape[0], 3, 3), onnx_floats("body.bias", 2), onnx_floats("fc.weight", classes, 2),
+               onnx_floats("fc.bias", classes)]
+    Path(path).write_bytes(onnx_file(nodes, tensors, shape=("n", *shape)))
+
+
+MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+SCALES = {"mean": MEAN, "std": STD}
+GUESS = "the file does not say how its pictures were prepared: "
+
+
+def near(a, b):
+    return a == b or isinstance(a, list) and isinstance(b, list) and len(a) == len(b) and all(abs(x - y) < 1e-6 for x, y in zip(a, b))
+
+
+def data_of(what, path, expected, *given, said=(), unsaid=()):
+    """Checks what init writes into `data` about pictures, and that a run takes it."""
+    sets = [text for value in given for text in ("--set", value)]
+    code, text = trainer("init", "photos", "--from", path, "--to", "data.json", *sets)
+    if code:
+        failures.append(f"{what}: {code}: {text}")
+        return
+    data = json.loads(Path("data.json").read_text())["data"]
+    keys = ("pictures", "image_size", "resize", "crop", "interpolation", "mean", "std")
+    found = {key: data[key] for key in keys if key in data}
+    if sorted(found) != sorted(expected) or not all(near(found[key], expected[key]) for key in found):
+        failures.append(f"{what}: {found} instead of {expected}")
+    failures.extend(f"{what}: expected {line!r} in {text!r}" for line in said if line not in text)
+    failures.extend(f"{what}: did not expect {line!r} in {text!r}" for line in unsaid if line in text)
+    good(f"{what}: the config", "data.json", "--print-config")
+
+
+def pictures():
+    """The size and scales of pictures: those of the file, or a guess; a key of the user's has precedence."""
+    foreign("usual.onnx", 3, 224, 224)
+    foreign("open.onnx", 3, "h", "w")
+    foreign("larger.onnx", 3, 299, 299)
+    foreign("lines.onnx", 3, 48, 192)
+    foreign("grey.onnx", 1, 40, 40)
+    recipe = {"resize": 256, "crop": 224, "interpolation": "bilinear"}
+    imagenet = GUESS + "data.pictures is that of networks for ImageNet"
+    data_of("224", "usual.onnx", {"pictures": "imagenet"}, said=(imagenet, "cut to the middle, 224×224 (data.pictures)"))
+    data_of("an open size", "open.onnx", {"pictures": "imagenet"}, said=(imagenet,))
+    data_of("224 with scales", "usual.onnx", {**recipe, "mean": 0.5, "std": STD}, "data.mean=0.5",
+            said=(GUESS + "data.resize and data.crop are those of",))
+    data_of("224 with a size", "usual.onnx", {"image_size": 224, **SCALES}, "data.image_size=224", said=(GUESS + "data.mean and data.std are",))
+    data_of("224 resized", "usual.onnx", {"resize": 240, "crop": 224, "interpolation": "bicubic", **SCALES}, "data.resize=240", "data.crop=224",
+            "data.interpolation=bicubic", said=(GUESS + "data.mean and data.std are",))
+    data_of("224 by name", "usual.onnx", {"pictures": "imagenet"}, "data.pictures=imagenet", unsaid=(GUESS,))
+    data_of("299", "larger.onnx", {"resize": 342, "crop": 299, "interpolation": "bilinear", **SCALES},
+            said=(GUESS + "data.resize, data.crop, data.mean and data.std are those of",))
+    data_of("48×192", "lines.onnx", {"resize": [48, 192], "interpolation": "bilinear", **SCALES},
+            said=("resized to 48×192 (data.resize)", GUESS + "data.mean and data.std are"))
+    data_of("48×192 cut out", "lines.onnx", {"resize": [50, 200], "crop": [48, 192], "interpolation": "bilinear", "mean": 0.5, "std": 0.5},
+            "data.resize=[50,200]", "data.crop=[48,192]", "data.mean=0.5", "data.std=0.5", unsaid=(GUESS,))
+    data_of("grey", "grey.onnx", {"resize": 40, "crop": 40, "interpolation": "bilinear", "mean": 0.5, "std": 0.25}, unsaid=(GUESS,))
+    refused("another size", "init", "photos", "--from", "lines.onnx", "--set", "data.image_size=48", "--to", "no.json",
+            said="lines.onnx reads rows of 3×48×192, but those of photos have 3×48×48; leave out the keys of data that set this size")
+    foreign("four.onnx", 4, 32, 32)
+    refused("four channels", "init", "photos", "--from", "four.onnx", "--to", "no.json", said="; pictures have 1 or 3 channels")
+
+
+def pictures_of_runs():
+    """A run's file, and the ONNX file that `export` makes of it, say how pictures were prepared."""
+    short = ("--devices", "cpu:1", "--set", "epochs=2", "--set", "freeze_epochs=1")
+    for what, path, given, expected in (
+            ("lines", "lines.onnx", ("data.interpolation=bicubic", "data.resize=[50,194]", "data.crop=[48,192]", "data.mean=0.25", "data.std=0.5"),
+             {"resize": [50, 194], "crop": [48, 192], "interpolation": "bicubic", "mean": [0.25] * 3, "std": [0.5] * 3}),
+            ("usual", "usual.onnx", (), {"pictures": "imagenet"}),
+            ("cover", "grey.onnx", ("data.image_size=40", "data.mean=0.25"), {"image_size": 40, "mean": [0.25], "std": [0.25]})):
+        sets = [text for value in given for text in ("--set", value)]
+        good(what, "init", "photos", "--from", path, "--to", "of.json", *sets)
+        train("of.json", what, *short)
+        good(what, "export", what, "--to", what + ".again.onnx")
+        for file in (what + "/weights.safetensors", what + ".again.onnx"):
+            data_of(file, file, expected, unsaid=(GUESS,))
+    # the run of another width predicts pictures as it trained on them
+    good("predict", "predict", "lines", "photos", "--to", "lines.csv")
+    data = Path("lines.again.onnx").read_bytes()
+    for old, new in ((b'"resize":[50,194]', b'"resize":[50,191]'), (b'"resize":[50,194]', b'"resize":[50,1.5]'), (b"[0.5,0.5,0.5]", b"[0.5,0.5,0.0]")):
+        if data.count(old) != 1:
+            failures.append(f"lines.again.onnx: {data.count(old)} times {old}")
+        Path("damaged.onnx").write_bytes(data.replace(old, new))
+        refused(f"{new}", "init", "photos", "--from", "damaged.onnx", "--to", "no.json", said=" in its metadata")
+
+
 def arrays():
     Path("arrays").mkdir()
     size = 40 * 28 * 28
@@ -147,7 +239,7 @@ def refusals():
                        ("alone.safetensors", "export the network as ONNX")):
         refused(path, "init", "photos", "--from", path, "--to", "no.json", said=said)
     refused("another size", "init", "photos", "--from", "net.onnx", "--set", "data.image_size=30", "--to", "no.json",
-            said="net.onnx reads rows of 1×28×28, but those of photos have 1×30×30; export the network for these rows")
+            said="net.onnx reads rows of 1×28×28, but those of photos have 1×30×30; leave out the keys of data that set this size")
     refused("another head", "photos.json", "--set", "model.head=old", "--set", "run_dir=null", said='"head" must be "new"')
     if Path("no.json").exists():
         failures.append("no.json was written")
@@ -161,6 +253,8 @@ def main():
     from_onnx()
     from_a_run()
     licence()
+    pictures()
+    pictures_of_runs()
     arrays()
     refusals()
 

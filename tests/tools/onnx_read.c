@@ -23,8 +23,7 @@ static int refused(const ls_error *err)
 /* Parses the model of `net`, for rows and classes as the file has them. */
 static int parse(ls_network **out, ls_json **doc, const ls_onnx_net *net, ls_error *err)
 {
-    const char *text = ls_onnx_net_text(net);
-    int status = ls_json_parse(doc, "layers", text, strlen(text), NULL, err);
+    int status = ls_onnx_net_parse(doc, net, err);
     if (status)
         return status;
     const cJSON *side = cJSON_GetObjectItemCaseSensitive(ls_json_root(*doc), "input")->child;

@@ -599,7 +599,8 @@ static void a_slice_has_the_numbers_of_its_list_alone(void **state)
 static void what_is_not_read_is_refused_with_its_node(void **state)
 {
     static const int64_t moved[4] = {-1, 4, 2, 4};
-    static const int perm[4] = {0, 2, 3, 1};
+    static const int perm[4] = {0, 2, 3, 1}, twos[2] = {2, 2};
+    static const float ones[2] = {1, 1};
     (void)state;
     ls_onnx_file f;
     begin(&f);
@@ -629,9 +630,140 @@ static void what_is_not_read_is_refused_with_its_node(void **state)
     ls_onnx_put_output(&f, "g", perm, 1);
     check_refused(&f, "node 1 \"g\" (GlobalAveragePool): it reads 2×4×4 values");
     begin(&f);
+    ls_onnx_node_begin(&f, "MaxPool", "m", "x");
+    ls_onnx_node_ints(&f, "kernel_shape", twos, 2);
+    ls_onnx_node_ints(&f, "dilations", twos, 2);
+    ls_onnx_node_end(&f, "m");
+    end_with_mean(&f, "m");
+    check_refused(&f, "node 0 \"m\" (MaxPool): attribute \"dilations\": 1 is read");
+    begin(&f);
+    ls_onnx_node_begin(&f, "Resize", "u", "x");
+    ls_onnx_node_text(&f, "mode", "linear");
+    ls_onnx_node_end(&f, "u");
+    end_with_mean(&f, "u");
+    check_refused(&f, "node 0 \"u\" (Resize): attribute \"mode\": nearest is read");
+    begin(&f); /* a norm over a part of the values of a row */
+    ls_onnx_put_floats(&f, "scale", perm + 1, 1, ones, 2);
+    node(&f, "LayerNormalization", "x", "scale", "n");
+    end_with_mean(&f, "n");
+    check_refused(&f, "node 0 \"n\" (LayerNormalization): attribute \"axis\": a norm over all");
+    begin(&f);
     node(&f, "Add", "x", "nowhere", "r");
     end_with_dense(&f, "r");
     check_refused(&f, "its input \"nowhere\" is given by no earlier node");
+}
+
+/* Writes a graph whose node n, which reads x, has the tensor `list` as its second input, and a file
+ * that ends with what it gives. */
+static void list_node(ls_onnx_file *f, const char *op, const int64_t *list, int count)
+{
+    begin(f);
+    ls_onnx_put_int64s(f, "list", list, count);
+    node(f, op, "x", "list", "n");
+    end_with_dense(f, "n");
+}
+
+static void axes_that_occur_twice_are_refused(void **state)
+{
+    static const int64_t same[2] = {2, 2}, back[2] = {1, -5}, rows[2] = {-4, 0};
+    (void)state;
+    ls_onnx_file f;
+    list_node(&f, "Unsqueeze", same, 2);
+    check_refused(&f, "node 0 \"n\" (Unsqueeze): \"axes\": 2 occurs twice");
+    list_node(&f, "Unsqueeze", back, 2); /* of six dimensions */
+    check_refused(&f, "node 0 \"n\" (Unsqueeze): \"axes\": 1 occurs twice");
+    list_node(&f, "Squeeze", rows, 2);
+    check_refused(&f, "node 0 \"n\" (Squeeze): \"axes\": 0 occurs twice");
+    begin(&f);
+    node(&f, "Unsqueeze", "x", NULL, "n");
+    end_with_dense(&f, "n");
+    check_refused(&f, "node 0 \"n\" (Unsqueeze): expected \"axes\"");
+}
+
+/* Reads the file as a model for rows of the shape and a number of classes that it does not have,
+ * and checks the message. */
+static void check_misfit(ls_shape input, int classes, const char *said)
+{
+    const ls_onnx_source source = {.path = path};
+    char wanted[300];
+    ls_onnx_net *net;
+    ls_network *model;
+    ls_json *doc;
+    ls_error err;
+    must(ls_onnx_import(&net, &source, NULL, &err), &err);
+    must(ls_onnx_net_parse(&doc, net, &err), &err);
+    assert_int_equal(ls_network_parse(&model, doc, ls_json_root(doc), input, classes, NULL, &err),
+                     LS_ECONFIG);
+    snprintf(wanted, sizeof wanted, "%s: %s", path, said);
+    if (strncmp(err.text, wanted, strlen(wanted)) != 0)
+        fail_msg("expected \"%s\" at the start of \"%s\"", wanted, err.text);
+    ls_json_destroy(doc);
+    ls_onnx_net_destroy(net);
+}
+
+static void a_message_about_a_model_that_was_read_names_the_node(void **state)
+{
+    (void)state;
+    ls_onnx_file f;
+    ls_error err;
+    begin(&f);
+    node(&f, "Relu", "x", NULL, "r");
+    end_with_dense(&f, "r");
+    free(read_layers(&f, &err)); /* leaves the file */
+    check_misfit((ls_shape){2, 8, 8}, 3,
+                 "input \"x\": model: the model reads rows of 2×4×4 (channels, height, width), but "
+                 "the data have 2×8×8");
+    check_misfit((ls_shape){2, 4, 4}, 5, "node 2 \"y\" (MatMul): ");
+}
+
+/* Adds a Resize of the image x to twice its height and width. */
+static void twice(ls_onnx_file *f, const char *policy)
+{
+    static const float by[4] = {1, 1, 2, 2};
+    static const int four = 4;
+    begin(f);
+    ls_onnx_put_floats(f, "by", &four, 1, by, 4);
+    ls_onnx_node_begin(f, "Resize", "u", "x");
+    ls_onnx_node_input(f, "");
+    ls_onnx_node_input(f, "by");
+    ls_onnx_node_text(f, "mode", "nearest");
+    ls_onnx_node_text(f, "keep_aspect_ratio_policy", policy);
+    ls_onnx_node_end(f, "u");
+    end_with_mean(f, "u");
+}
+
+static void a_resize_may_say_that_it_stretches(void **state)
+{
+    (void)state;
+    ls_onnx_file f;
+    twice(&f, "stretch");
+    check_layers(&f, "[{\"type\":\"upsample\",\"name\":\"u\",\"scale\":2}");
+    twice(&f, "not_larger");
+    check_refused(&f, "node 0 \"u\" (Resize): attribute \"keep_aspect_ratio_policy\": stretch");
+}
+
+static void an_output_that_is_an_image_is_refused_by_its_name(void **state)
+{
+    static const int dim[3] = {2, 4, 4};
+    (void)state;
+    ls_onnx_file f;
+    begin(&f);
+    node(&f, "Relu", "x", NULL, "r");
+    ls_onnx_put_output(&f, "r", dim, 3);
+    check_refused(&f, ": its output \"r\" has 4 dimensions; a vector [rows, features] is read");
+}
+
+static void a_second_input_is_refused_with_the_names_of_both(void **state)
+{
+    static const int dim[3] = {2, 4, 4};
+    (void)state;
+    ls_onnx_file f;
+    begin(&f);
+    ls_onnx_put_input(&f, "z", LS_ONNX_FLOAT, dim, 3);
+    node(&f, "Add", "x", "z", "s");
+    end_with_dense(&f, "s");
+    check_refused(&f,
+                  "its output depends on 2 inputs without initial values: \"x\", \"z\"; one is");
 }
 
 static void names_that_are_too_many_or_doubled_are_refused(void **state)
@@ -795,6 +927,11 @@ LS_TESTS(onnx_import, "unit")
         cmocka_unit_test(pads_that_the_graph_computes_are_folded),
         cmocka_unit_test(a_slice_has_the_numbers_of_its_list_alone),
         cmocka_unit_test(what_is_not_read_is_refused_with_its_node),
+        cmocka_unit_test(axes_that_occur_twice_are_refused),
+        cmocka_unit_test(a_resize_may_say_that_it_stretches),
+        cmocka_unit_test(an_output_that_is_an_image_is_refused_by_its_name),
+        cmocka_unit_test(a_second_input_is_refused_with_the_names_of_both),
+        cmocka_unit_test(a_message_about_a_model_that_was_read_names_the_node),
         cmocka_unit_test(names_that_are_too_many_or_doubled_are_refused),
         cmocka_unit_test(a_new_head_takes_the_place_of_the_last_layer),
         cmocka_unit_test(licence_and_source_are_kept),
