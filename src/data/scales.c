@@ -200,16 +200,15 @@ static int find(const scale *s, ls_prep *prep, const ls_measured_numbers *n, con
 int ls_scale_values(ls_prep *prep, const ls_measured_numbers *n, const ls_opening *o)
 {
     const ls_data_keys *k = &o->spec->keys;
-    const scale s = {k->mean,     k->std,   "data.mean",
-                     &prep->wide, INFINITY, ls_prep_scale_values};
+    const scale s = {k->mean, k->std, "data.mean", &prep->wide, INFINITY, ls_prep_scale_values};
     return ls_scales_values(k) ? find(&s, prep, n, o) : LS_OK;
 }
 
 int ls_scale_targets(ls_prep *prep, const ls_measured_numbers *n, const ls_opening *o)
 {
     const ls_data_keys *k = &o->spec->keys;
-    const scale s = {k->target_mean,     k->target_std, "data.target_mean",
-                     &prep->target_wide, 1,             ls_prep_scale_targets};
+    const scale s = {k->target_mean,       k->target_std, "data.target_mean", &prep->target_wide, 1,
+                     ls_prep_scale_targets};
     return ls_scales_targets(k) ? find(&s, prep, n, o) : LS_OK;
 }
 

@@ -594,7 +594,7 @@ static void files_that_say_something_else_are_refused(void **state)
 {
     (void)state;
 #define COLUMNS(text) "{\"version\":1,\"rows\":\"table\",\"columns\":[" text "]}"
-    refuses("{\"version\":5,\"rows\":\"images\"}", 4, false, "card:1:12: ");
+    refuses("{\"version\":6,\"rows\":\"images\"}", 4, false, "card:1:12: ");
     refuses("{\"rows\":\"images\"}", 4, false, "\"version\" is missing");
     refuses("{\"version\":1,\"rows\":\"rows\"}", 4, false, "rows");
     refuses("{\"version\":1,\"rows\":\"images\",\"fit\":\"squash\"}", 4, false, "fit");
