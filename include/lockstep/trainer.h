@@ -140,9 +140,9 @@ typedef struct ls_result {
     /* names of devices, such as "[cpu(0), cpu(1)]": after ls_trainer_run the devices that still
      * worked at the end of the run; before that the devices of ls_summary */
     const char *devices;
-    /* SHA-256 of the weights in hex. ls_trainer_run computes it at its end. Before ls_trainer_run,
-     * ls_trainer_result computes it (see there). "": ls_trainer_run is under way, or the weights
-     * could not be read. */
+    /* SHA-256 of the last weights in hex, also if checkpoint.final is "best". ls_trainer_run
+     * computes it at its end. Before ls_trainer_run, ls_trainer_result computes it (see there). "":
+     * ls_trainer_run is under way, or the weights could not be read. */
     char weights_sha256[65];
     const char *checkpoint; /* file of the newest checkpoint that was saved; "": none */
     int saved;              /* non-zero: that checkpoint contains the run's final state */

@@ -261,6 +261,8 @@ static void print_arrays(const ls_inspection *l, const cJSON *data, FILE *stream
     print_array_scale(data, columns ? "column" : "channel", stream);
     if (l->last)
         fputs("  the last dimension is taken for the channels (data.layout)\n", stream);
+    if (l->left_out_why.text)
+        fputs(l->left_out_why.text, stream);
     print_missing(l, data, stream);
     if (l->classes)
         fprintf(stream, "  targets: %d classes%s\n", l->classes, l->known ? "" : " (data.labels)");

@@ -62,6 +62,12 @@ typedef struct ls_schedule {
     double epoch_steps; /* number of steps that the rule takes for an epoch; 0: that of the data */
 } ls_schedule;
 
+/* Value of checkpoint.final: the weights that weights.safetensors has at the end of a run. */
+typedef enum ls_final_weights {
+    LS_FINAL_LAST,
+    LS_FINAL_BEST /* those of the best evaluation */
+} ls_final_weights;
+
 /* Value of cluster.transport: the library that connects the processes of a run. The key is not used
  * for connections by TCP, which the caller requests with ls_trainer_cluster.tcp. */
 typedef enum ls_process_transport {
@@ -164,6 +170,7 @@ typedef struct ls_config {
         int keep;  /* number of checkpoints that are kept, ≥ 1 */
         int async; /* non-zero: training goes on while a checkpoint is written */
         int best;  /* non-zero: the checkpoint of the best evaluation is also kept */
+        int final; /* an ls_final_weights */
     } checkpoint;
     struct {
         int transport; /* an ls_process_transport */

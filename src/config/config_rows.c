@@ -300,6 +300,28 @@ static void write_number(ls_json_writer *w, const ls_config *c, const ls_config_
     ls_json_put_double(w, row->key, *(const double *)value_in(c, row));
 }
 
+/* in the order of ls_final_weights */
+static const char *const finals[] = {"last", "best", NULL};
+
+/* Reads checkpoint.final, after checkpoint.best, which it sets. */
+static void read_final(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
+{
+    static const int last = LS_FINAL_LAST;
+    ls_field_choice(f, row->key, finals, &last, &c->checkpoint.final);
+    if (f->status || c->checkpoint.final == LS_FINAL_LAST)
+        return;
+    if (!c->checkpoint.best && is_chosen(c, f, "best"))
+        ls_fields_fail(f, node,
+                       "expected \"last\", because checkpoint.best is false: the weights of the "
+                       "best evaluation are those of its checkpoint; remove checkpoint.best");
+    c->checkpoint.best = 1;
+}
+
+static void write_final(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+{
+    ls_json_put_string(w, row->key, finals[c->checkpoint.final]);
+}
+
 static void read_capacity(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     const cJSON *item;
@@ -928,6 +950,11 @@ const ls_config_key ls_config_keys[] = {
      .help = "training continues while a checkpoint is written"},
     {"checkpoint", "best", LS_KEY_BOOL, LS_NOT_RECIPE, AT(checkpoint.best),
      .help = "the checkpoint of the best evaluation is also kept, for `eval RUN --best`"},
+    {"checkpoint", "final", LS_KEY_CUSTOM, LS_NOT_RECIPE, AT(checkpoint.final), .text = "\"last\"",
+     .read = read_final, .write = write_final,
+     .help = "the weights that `weights.safetensors` gets when the run ends, also by Ctrl-C: "
+             "`\"last\"`, or `\"best\"`, those of the best evaluation by `monitor`, which sets "
+             "`best`. A resumed run goes on from the last ones in any case"},
     {"", "monitor", LS_KEY_TEXT, LS_NOT_RECIPE, AT(monitor_name), .text = "auto", .judges = true,
      .help = "metric by which the best evaluation is found: `loss`, or a measured metric that is "
              "a number; `auto`: `accuracy` if the loss has one, else `loss`"},

@@ -36,6 +36,9 @@ typedef struct ls_csv_column {
     bool merged;            /* a text that differs from the text of its level has been read */
     double mean, deviation; /* mean and deviation of the numbers over the training rows */
     double least, most;     /* smallest and largest number of the training rows */
+    /* all training rows have the same number, also after missing ones are replaced by 0, if they
+     * are */
+    bool constant;
     double rounding; /* largest distance between a number of the table and the nearest float */
     /* For a column of dates: the forms in which all of its dates so far can be read, a bit 1 <<
      * form for each; line of the first that shows whether the day or the month is first, 0: there

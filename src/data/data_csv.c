@@ -41,6 +41,7 @@ enum {
 
 int ls_csv_measure(ls_csv *c, size_t rows)
 {
+    const ls_data_keys *k = &c->o->spec->keys;
     const size_t n = (size_t)c->columns;
     double *sum = ls_alloc_array(c->o->host, 3 * n, sizeof *sum), *squares = sum + n,
            *count = squares + n;
@@ -64,8 +65,12 @@ int ls_csv_measure(ls_csv *c, size_t rows)
         for (size_t i = 0; pass == 0 && i < n; i++)
             c->column[i].mean = count[i] > 0 ? sum[i] / count[i] : 0;
     }
-    for (size_t i = 0; i < n; i++)
-        c->column[i].deviation = squares[i] > 0 ? sqrt(squares[i] / count[i]) : 1;
+    for (size_t i = 0; i < n; i++) {
+        ls_csv_column *at = &c->column[i];
+        const bool zeros = k->missing == LS_MISSING_ZERO && count[i] < (double)rows;
+        at->deviation = squares[i] > 0 ? sqrt(squares[i] / count[i]) : 1;
+        at->constant = at->least == at->most && (!zeros || at->least == 0);
+    }
     ls_free(c->o->host, sum);
     return LS_OK;
 }
@@ -104,6 +109,13 @@ static ls_level_rule rule_of(const ls_csv_column *at)
     return LS_LEVELS_NUMBERS;
 }
 
+/* Returns the deviation of a column of numbers, by which they are scaled; INFINITY: the column is
+ * constant (prep.h). */
+static double deviation_of(const ls_csv_column *at)
+{
+    return at->constant ? (double)INFINITY : at->deviation;
+}
+
 /* Adds a column to the preparation, with the replacement for missing values and the scale of
  * numbers, both computed from the training rows. */
 static int prepare_column(ls_csv *c, ls_csv_column *at)
@@ -130,7 +142,7 @@ static int prepare_column(ls_csv *c, ls_csv_column *at)
     p->missing = k->missing != LS_MISSING_MEAN ? 0 : at->wide ? at->mean : (double)(float)at->mean;
     p->scaled = k->standardize != 0;
     p->mean = p->scaled ? at->mean : 0;
-    p->deviation = p->scaled ? at->deviation : 1;
+    p->deviation = p->scaled ? deviation_of(at) : 1;
     p->clip = p->scaled ? k->clip : 0;
     p->decimal = known_decimal(at);
     return LS_OK;
@@ -350,7 +362,7 @@ static void write_feature(ls_json_writer *w, const ls_csv *c, const ls_csv_colum
         ls_json_put_string(w, "is", level_text(at, nth));
     else if (c->o->spec->keys.standardize) {
         ls_json_put_double(w, "mean", date ? at->part[nth].mean : at->mean);
-        ls_json_put_double(w, "deviation", date ? at->part[nth].deviation : at->deviation);
+        ls_json_put_double(w, "deviation", date ? at->part[nth].deviation : deviation_of(at));
         if (c->o->spec->keys.clip > 0)
             ls_json_put_double(w, "clip", c->o->spec->keys.clip);
     }

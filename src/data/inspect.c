@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "data/kinds.h"
+#include "data/scales.h"
 #include "formats/arrays.h"
 
 #include <fcntl.h>
@@ -429,9 +430,59 @@ static int open_arrays(ls_inspection *l, ls_error *err)
     return status;
 }
 
+/* Returns whether the data have an array `name`; `all`: the open safetensors file, if it is one. */
+static bool has_array(const ls_inspection *l, const ls_tensors *all, const char *name)
+{
+    const char *const names[] = {name, NULL};
+    char file[64];
+    if (l->kind == &ls_dataset_safetensors.about)
+        return ls_tensors_has(all, name);
+    if (ls_path_is_npz(l->path))
+        return ls_array_is_there(l->path, names);
+    snprintf(file, sizeof file, "%.50s.npy", name);
+    return is_file(l->folder, file);
+}
+
+/* Returns whether `name` is the array, or the file `name`.npy, with the test rows. */
+static bool is_test_array(const ls_inspection *l, const char *name)
+{
+    const char *used = l->test_x[0] ? l->test_x : "test_x";
+    const size_t n = strlen(name);
+    return strncmp(used, name, n) == 0 && (used[n] == '\0' || strcmp(used + n, ".npy") == 0);
+}
+
+/* Adds a line about arrays of rows that have the names of test or validation rows, and are not
+ * used. */
+static int find_spare_arrays(ls_inspection *l, ls_error *err)
+{
+    ls_tensors all = {0};
+    ls_buffer text;
+    const bool tensors = l->kind == &ls_dataset_safetensors.about;
+    /* of an .npz file a run takes the first of these arrays, unless the user has named one */
+    bool taken = tensors || !ls_path_is_npz(l->path) || l->test_x[0];
+    int spare = 0, status = tensors ? ls_tensors_open(&all, l->path, l->host, err) : LS_OK;
+    ls_buffer_init(&text, l->host);
+    for (const char *const *name = ls_names_of_test_rows; status == LS_OK && *name; name++) {
+        if (!has_array(l, &all, *name))
+            continue;
+        if (taken && !is_test_array(l, *name))
+            ls_buffer_format(&text, "%s%s", spare++ ? ", " : "", *name);
+        taken = true;
+    }
+    ls_tensors_close(&all);
+    if (spare > 0)
+        ls_buffer_format(&l->left_out_why,
+                         "  %s %s not used (data.test_x and data.test_y name the rows that are)\n",
+                         text.text ? text.text : "", spare > 1 ? "are" : "is");
+    ls_buffer_fini(&text);
+    return status;
+}
+
 static int look_at_arrays(ls_inspection *l, ls_error *err)
 {
     int status = open_arrays(l, err);
+    if (status == LS_OK)
+        status = find_spare_arrays(l, err);
     if (status)
         return status;
     l->last = is_given(l, "layout") ? l->given.keys.layout == LS_CHANNELS_LAST
@@ -447,6 +498,36 @@ static bool scales_each(const ls_inspection *l)
     const bool columns = l->height == 1 && l->width == 1;
     return (l->floats || columns) && !is_given(l, "mean") && !is_given(l, "std") &&
            (columns || fabs(l->mean) > most || l->deviation < least || l->deviation > most);
+}
+
+static double value_at(const void *of, size_t i)
+{
+    const ls_inspection *l = of;
+    const ls_dataset_view view = ls_dataset_resident(l->split[0]);
+    return l->floats ? (double)view.values[i] : (double)view.images[i];
+}
+
+/* Adds a line about the columns that have the same value in every row. */
+static int find_constant_columns(ls_inspection *l, ls_error *err)
+{
+    enum { NAMED = 10 };
+    const ls_measured_numbers all = {value_at, l, l->rows, (size_t)l->channels, l->channels};
+    double *mean = ls_alloc_array(l->host, 2 * (size_t)l->channels, sizeof *mean);
+    int count = 0;
+    bool wide;
+    if (!mean)
+        return ls_fail(err, LS_ENOMEM, "out of memory for %d columns", l->channels);
+    ls_scale_measure(&all, mean, mean + l->channels, &wide);
+    for (int i = 0; i < l->channels; i++)
+        if (mean[l->channels + i] == 0 && count++ < NAMED)
+            ls_buffer_format(&l->left_out_why, "%s%d", count > 1 ? ", " : "  left out: column ", i);
+    if (count > 0)
+        ls_buffer_format(&l->left_out_why,
+                         "%s, counted from 0, with the same value in every row; in new rows any "
+                         "value counts as this one\n",
+                         count > NAMED ? " …" : "");
+    ls_free(l->host, mean);
+    return LS_OK;
 }
 
 /* Computes mean and deviation of the values of the first rows. */
@@ -651,7 +732,7 @@ static int look_at_rows(ls_inspection *l, ls_error *err)
     take_shape(l);
     measure(l, l->split[0]);
     l->each = l->kind->form != LS_DATA_TABLE && scales_each(l);
-    return LS_OK;
+    return l->each && l->height * l->width == 1 ? find_constant_columns(l, err) : LS_OK;
 }
 
 int ls_inspect(ls_inspection *l, ls_error *err)

@@ -43,10 +43,11 @@ typedef struct ls_inspection {
     /* array of the names of the columns that are left out because they cannot help; empty if the
      * user has set data.drop */
     cJSON *drop;
-    cJSON *target_name;     /* the name of the target, a text, once it is known */
-    bool commas;            /* a name in `drop` contains a comma */
-    ls_buffer left_out_why; /* a line with the reason for each column in `drop` */
-    bool values;            /* the target is a number; false: a class */
+    cJSON *target_name; /* the name of the target, a text, once it is known */
+    bool commas;        /* a name in `drop` contains a comma */
+    /* lines about what is left out: columns, with the reason, and arrays that are not used */
+    ls_buffer left_out_why;
+    bool values; /* the target is a number; false: a class */
     /* `values` was chosen here: the target's column has numbers with fractions, or too
      * many different numbers for classes */
     bool values_why;

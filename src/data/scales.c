@@ -1,6 +1,7 @@
 /* Scales of rows and targets (scales.h). */
 #include "data/scales.h"
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "data/new_rows.h"
@@ -52,24 +53,20 @@ static double measure_group(const ls_measured_numbers *n, int group, bool floats
     sums s = {0};
     add_group(&s, n, group, floats, NULL);
     *mean = s.count ? s.sum / (double)s.count : 0;
-    *deviation = 1;
+    *deviation = 0;
     if (s.least == s.most) {
         *mean = s.least;
     } else {
         add_group(&s, n, group, floats, mean);
         *deviation = sqrt(s.squares / (double)s.count);
     }
-    return s.rounding / *deviation;
+    return s.rounding / ls_prep_divisor(*deviation);
 }
 
 void ls_scale_measure_group(const ls_measured_numbers *n, int group, double *mean,
                             double *deviation)
 {
-    sums s = {0};
-    add_group(&s, n, group, false, NULL);
     measure_group(n, group, false, mean, deviation);
-    if (s.least == s.most)
-        *deviation = 0;
 }
 
 void ls_scale_measure(const ls_measured_numbers *n, double *mean, double *deviation, bool *wide)
@@ -140,9 +137,43 @@ typedef struct scale {
     const cJSON *mean, *std; /* values of the keys for a fixed scale; NULL: not set */
     const char *key;         /* the key of `mean` */
     bool *wide;
+    double constant; /* the deviation of a constant group */
     int (*set)(ls_prep *prep, const double *mean, const double *deviation, int count,
                ls_error *err);
 } scale;
+
+/* Returns whether the numbers of a group are constant when missing ones have been replaced. They
+ * all have the same value `mean`, or are missing. */
+static bool stays_constant(const ls_measured_numbers *n, int group, double mean,
+                           const ls_opening *o)
+{
+    const size_t width = n->each / (size_t)n->groups;
+    const bool zeros = o->spec->keys.missing == LS_MISSING_ZERO && mean != 0;
+    for (size_t i = 0; zeros && i < n->rows * width; i++)
+        if (!isfinite(n->at(n->of, i / width * n->each + (size_t)group * width + i % width)))
+            return false;
+    return true;
+}
+
+/* Logs which of the deviations [count] are those of constant columns. `what`: "columns", or
+ * "channels" of several numbers. */
+static void tell_constants(const double *deviation, int count, const char *what,
+                           const ls_host *host)
+{
+    enum { NAMED = 10 };
+    ls_buffer text;
+    int constant = 0;
+    ls_buffer_init(&text, host);
+    for (int i = 0; i < count; i++)
+        if (isinf(deviation[i]) && constant++ < NAMED)
+            ls_buffer_format(&text, "%s%d", constant > 1 ? ", " : "", i);
+    if (constant > 0 && ls_buffer_status(&text, NULL) == LS_OK)
+        ls_log(host, LS_LOG_INFO,
+               "data.standardize: left out: %d of %d %s, with the same value in every row (%s%s, "
+               "counted from 0); in new rows any value counts as this one",
+               constant, count, what, text.text, constant > NAMED ? " …" : "");
+    ls_buffer_fini(&text);
+}
 
 static int find(const scale *s, ls_prep *prep, const ls_measured_numbers *n, const ls_opening *o)
 {
@@ -153,8 +184,13 @@ static int find(const scale *s, ls_prep *prep, const ls_measured_numbers *n, con
              : ls_fail(o->err, LS_ENOMEM, "out of memory for the scale of %d numbers", n->groups);
     if (status == LS_OK)
         ls_scale_measure(n, mean, deviation, s->wide);
+    for (int i = 0; status == LS_OK && i < n->groups; i++)
+        if (deviation[i] == 0)
+            deviation[i] = stays_constant(n, i, mean[i], o) ? s->constant : 1;
     if (status == LS_OK && (s->mean || s->std))
         status = ls_scale_fixed(mean, deviation, n->groups, s->mean, s->std, s->key, o);
+    if (status == LS_OK)
+        tell_constants(deviation, n->groups, n->each == count ? "columns" : "channels", o->host);
     if (status == LS_OK)
         status = s->set(prep, mean, deviation, n->groups, o->err);
     ls_free(o->host, mean);
@@ -164,14 +200,14 @@ static int find(const scale *s, ls_prep *prep, const ls_measured_numbers *n, con
 int ls_scale_values(ls_prep *prep, const ls_measured_numbers *n, const ls_opening *o)
 {
     const ls_data_keys *k = &o->spec->keys;
-    const scale s = {k->mean, k->std, "data.mean", &prep->wide, ls_prep_scale_values};
+    const scale s = {k->mean, k->std, "data.mean", &prep->wide, INFINITY, ls_prep_scale_values};
     return ls_scales_values(k) ? find(&s, prep, n, o) : LS_OK;
 }
 
 int ls_scale_targets(ls_prep *prep, const ls_measured_numbers *n, const ls_opening *o)
 {
     const ls_data_keys *k = &o->spec->keys;
-    const scale s = {k->target_mean, k->target_std, "data.target_mean", &prep->target_wide,
+    const scale s = {k->target_mean,       k->target_std, "data.target_mean", &prep->target_wide, 1,
                      ls_prep_scale_targets};
     return ls_scales_targets(k) ? find(&s, prep, n, o) : LS_OK;
 }

@@ -20,7 +20,7 @@ typedef struct ls_measured_numbers {
 } ls_measured_numbers;
 
 /* Computes mean and deviation of each group: mean [groups], deviation [groups]. A group whose
- * numbers are all equal has the deviation 1. If floats hold all numbers closely enough
+ * numbers are all equal has the deviation 0. If floats hold all numbers closely enough
  * (LS_PREP_CLOSE), *wide becomes false, and mean and deviation are those of the numbers as floats;
  * else it becomes true. */
 void ls_scale_measure(const ls_measured_numbers *numbers, double *mean, double *deviation,
@@ -40,7 +40,7 @@ int ls_scale_fixed(double *mean, double *deviation, int count, const cJSON *mean
 int ls_scale_check(const ls_dataset_info *info, const ls_opening *o);
 /* Sets the scale of the values of training rows in `prep`, if the config asks for one: the fixed
  * one of data.mean and data.std, or with data.standardize that of `numbers`, whose groups are the
- * channels. Errors: LS_ECONFIG, LS_ENOMEM. */
+ * channels. Logs which of these are constant (prep.h). Errors: LS_ECONFIG, LS_ENOMEM. */
 int ls_scale_values(ls_prep *prep, const ls_measured_numbers *numbers, const ls_opening *o);
 /* Does the same for the targets, with data.target_mean, data.target_std and
  * data.standardize_target. The groups are the targets. */

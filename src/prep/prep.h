@@ -71,7 +71,12 @@
  * channel of a row, each value becomes (value − mean) / deviation of its channel. (Each feature of
  * a row without height and width is a channel.) `scale_type` "f64": the values are doubles until
  * they are scaled. `scale_rows` is the number of streamed rows from which means and deviations
- * were learnt. A deviation of 0, of rows that were all equal so far, counts as 1. */
+ * were learnt. A deviation of 0, of rows that were all equal so far, counts as 1.
+ *
+ * The deviation of a *constant* column or channel, of which all training rows had the same number
+ * or none, is infinite, null in the description: the network reads 0, also for another number in
+ * a new row, because it cannot have learnt what that would mean. A description with null has
+ * version 5. */
 #ifndef PREP_PREP_H
 #define PREP_PREP_H
 
@@ -137,7 +142,7 @@ struct ls_prep_column {
     double missing;         /* replacement for a missing number, before scaling */
     bool wide;              /* its numbers are doubles until they are scaled */
     bool scaled;            /* a number becomes (number − mean) / deviation */
-    double mean, deviation; /* 0 and 1 if not scaled */
+    double mean, deviation; /* 0 and 1 if not scaled; INFINITY: the column is constant */
     double clip;            /* scaled numbers are limited to −clip … clip; 0: no limit */
     char decimal;           /* decimal separator in the training table: '.' or ','; 0: not known */
     ls_date_form date;      /* form of its dates; LS_DATE_NONE: it is no column of dates */
@@ -182,7 +187,7 @@ typedef struct ls_prep {
     int fills;
     /* Scaling of the values of a row, with a mean and a deviation for each channel. */
     int scales;               /* number of channels; 0: the values are not scaled */
-    double *mean, *deviation; /* [scales], in one allocation; NULL if 0 */
+    double *mean, *deviation; /* [scales], in one allocation; NULL if 0; INFINITY: constant */
     bool wide;                /* the values are doubles until they are scaled */
 } ls_prep;
 

@@ -12,7 +12,14 @@
 
 /* Versions of descriptions. One that needs none of the newer features has the version PLAIN, which
  * older programs read. */
-enum { OLDEST_VERSION = 1, PLAIN = 2, WITH_DATES = 3, WITH_RESIZE = 4, NEWEST_VERSION = 4 };
+enum {
+    OLDEST_VERSION = 1,
+    PLAIN = 2,
+    WITH_DATES = 3,
+    WITH_RESIZE = 4,
+    WITH_CONSTANTS = 5,
+    NEWEST_VERSION = 5
+};
 
 static const char *const kinds[] = {"array", "table", "images", NULL};
 /* how a picture is fitted to the model's input: scaled until it covers the input, as "cover" in
@@ -102,7 +109,7 @@ static void write_table(ls_json_writer *w, const ls_prep *p)
     ls_json_close(w);
 }
 
-/* Writes a list of numbers. */
+/* Writes a list of numbers. An infinite one, a deviation, becomes null. */
 static void write_list(ls_json_writer *w, const char *key, const double *value, int count)
 {
     ls_json_open_array(w, key);
@@ -161,13 +168,26 @@ static bool has_dates(const ls_prep *p)
     return false;
 }
 
+/* Returns whether a column or a channel is constant. */
+static bool has_constants(const ls_prep *p)
+{
+    for (int i = 0; i < p->columns; i++)
+        if (isinf(p->column[i].deviation))
+            return true;
+    for (int i = 0; i < p->scales; i++)
+        if (isinf(p->deviation[i]))
+            return true;
+    return false;
+}
+
 void ls_prep_write(ls_json_writer *w, const char *key, const ls_prep *p)
 {
     ls_json_open_object(w, key);
     ls_json_put_int(w, "version",
-                    p->resize.height ? WITH_RESIZE
-                    : has_dates(p)   ? WITH_DATES
-                                     : PLAIN);
+                    has_constants(p)   ? WITH_CONSTANTS
+                    : p->resize.height ? WITH_RESIZE
+                    : has_dates(p)     ? WITH_DATES
+                                       : PLAIN);
     ls_json_put_string(w, "rows", kinds[p->kind]);
     write_numbers(w, "target_mean", p->target_mean, p->targets);
     write_numbers(w, "target_deviation", p->target_deviation, p->targets);
@@ -246,17 +266,28 @@ static void read_rule(ls_fields *f, const char *key, ls_level_rule *out)
     *out = (ls_level_rule)rule;
 }
 
+/* Reads the key "deviation" of a column; null: the column is constant. Returns whether the object
+ * has the key. */
+static bool read_deviation(ls_fields *f, double *out)
+{
+    static const double one = 1;
+    if (!cJSON_IsNull(ls_field_any(f, "deviation")))
+        return ls_field_double(f, "deviation", 1e-300, 1e300, &one, out);
+    *out = INFINITY;
+    return true;
+}
+
 /* Reads the keys "type", "mean", "deviation", "clip", "missing" and "decimal" of a column of
  * numbers. */
 static void read_numbers(ls_fields *f, ls_prep_column *c)
 {
-    static const double none = 0, one = 1;
+    static const double none = 0;
     static const int narrow = 0;
     int width = narrow;
     ls_field_choice(f, "type", widths, &narrow, &width);
     c->wide = width == 1;
     const bool mean = ls_field_double(f, "mean", -1e300, 1e300, &none, &c->mean);
-    c->scaled = ls_field_double(f, "deviation", 1e-300, 1e300, &one, &c->deviation);
+    c->scaled = read_deviation(f, &c->deviation);
     const bool clips = ls_field_double(f, "clip", 0, 1e6, &none, &c->clip);
     c->allows_missing = ls_field_double(f, "missing", -1e300, 1e300, &none, &c->missing);
     read_decimal(f, "decimal", &c->decimal);
@@ -423,15 +454,18 @@ static int read_fill(const reader *r, ls_fields *f, const cJSON *node)
 }
 
 /* Reads a number, or a list of numbers, each of which must be at least `least`, into `out` [most].
- * Returns their number. */
-static int read_list(ls_fields *f, const cJSON *node, const char *key, double least, double *out,
-                     int most)
+ * `infinite`: null is allowed, and is INFINITY. Returns their number. */
+static int read_list(ls_fields *f, const cJSON *node, const char *key, double least, bool infinite,
+                     double *out, int most)
 {
     const cJSON *item = cJSON_IsArray(node) ? node->child : node;
     int count = 0;
     for (; item && f->status == LS_OK; item = cJSON_IsArray(node) ? item->next : NULL) {
+        const bool constant = infinite && cJSON_IsNull(item);
         const double v = cJSON_IsNumber(item) ? item->valuedouble : (double)NAN;
-        if (count == most || !(v >= least && v <= 1e300))
+        if (count < most && constant)
+            out[count++] = INFINITY;
+        else if (count == most || !(v >= least && v <= 1e300))
             ls_fields_fail(f, item, "expected \"%s\", at most %d numbers from %g on, found %s", key,
                            most, least, ls_json_kind(item));
         else
@@ -455,8 +489,9 @@ static int read_scale(const reader *r, ls_fields *f, const char *const keys[2], 
     double *both = ls_alloc_array(r->prep->host, 2 * most, sizeof *both);
     if (!both)
         return ls_fail(r->err, LS_ENOMEM, "out of memory for the preparation of rows");
-    const int means = read_list(f, mean, keys[0], -1e300, both, (int)most);
-    const int deviations = read_list(f, deviation, keys[1], 0, both + most, (int)most);
+    const bool values = set == ls_prep_scale_values;
+    const int means = read_list(f, mean, keys[0], -1e300, false, both, (int)most);
+    const int deviations = read_list(f, deviation, keys[1], 0, values, both + most, (int)most);
     if (means != deviations || means == 0)
         ls_fields_fail(f, NULL, "expected \"%s\" and \"%s\" of as many numbers, or neither",
                        keys[0], keys[1]);

@@ -253,6 +253,7 @@ const ls_record_key ls_record_keys[] = {
     {IN(RUN_END), "checkpoint", LS_MEMBER_TEXT_OR_NULL, AT(of.end.checkpoint), VARIES},
     {IN(RUN_END), "best_checkpoint", LS_MEMBER_TEXT_IF_ANY, AT(of.end.best_checkpoint), VARIES},
     {IN(RUN_END), "stopped_early", LS_MEMBER_TEXT_IF_ANY, AT(of.end.stopped_early)},
+    {IN(RUN_END), "weights_epoch", LS_MEMBER_INT_IF_ANY, AT(of.end.weights_epoch)},
     {IN(RUN_END), "weights_sha256", LS_MEMBER_TEXT_OR_NULL, AT(of.end.weights_sha256)},
     {.key = NULL},
 };

@@ -144,6 +144,9 @@ typedef struct ls_end_values {
     double test_accuracy; /* NaN: none */
     int skipped;          /* number of steps that were skipped */
     bool synthetic;
+    /* with checkpoint.final "best", the epoch whose weights weights.safetensors has; 0: it has the
+     * last weights */
+    int weights_epoch;
 } ls_end_values;
 
 typedef struct ls_record {

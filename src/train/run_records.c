@@ -225,6 +225,7 @@ int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_er
         .test_accuracy = t->reported.accuracy,
         .skipped = t->position.skipped < INT_MAX ? (int)t->position.skipped : INT_MAX,
         .checkpoint = t->reported.result.saved ? t->reported.result.checkpoint : NULL,
+        .weights_epoch = t->reported.weights_epoch,
         .best_checkpoint = ls_best_checkpoint(t),
         .stopped_early = t->reported.text.early[0] ? t->reported.text.early : NULL,
         .weights_sha256 =

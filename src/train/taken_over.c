@@ -9,6 +9,7 @@
 #include "nn/safetensors.h"
 #include "train/moved.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { NAMED = 5 }; /* number of names in a message */
@@ -58,13 +59,24 @@ static void warn(matching *m, names *n, const char *what)
 
 /* ---- columns and levels ---------------------------------------------------------------------- */
 
+/* Returns what an input is in the file's scale. `index`: the input of the file; `distance`: mean of
+ * the training rows minus that of the file. An input that was constant there, always 0, has learnt
+ * nothing and is new; one that is constant here keeps its weights, which are multiplied by 0. */
+static ls_origin origin_of(int index, double distance, double there, double here)
+{
+    const double old = ls_prep_divisor(there);
+    if (isinf(old))
+        return (ls_origin){.index = -1, .factor = 1};
+    return (ls_origin){.index = index,
+                       .factor = isinf(here) ? 1 : ls_prep_divisor(here) / old,
+                       .shift = distance / old};
+}
+
 /* Returns what a scaled number is in the file's scale; `shift` is added to the raw number. */
 static ls_origin scaled(const ls_prep_column *there, const ls_prep_column *here, double shift)
 {
-    const double old = ls_prep_divisor(there->deviation);
-    return (ls_origin){.index = there->first,
-                       .factor = ls_prep_divisor(here->deviation) / old,
-                       .shift = (here->mean + shift - there->mean) / old};
+    return origin_of(there->first, here->mean + shift - there->mean, there->deviation,
+                     here->deviation);
 }
 
 /* Sets the origin of the inputs of a column of texts, and notes the new levels. */
@@ -139,12 +151,9 @@ static void match_table(matching *m)
 /* Sets the origin of the values of an array's rows: they have no names, but scales. */
 static void match_array(matching *m)
 {
-    for (int i = 0; i < m->here->scales; i++) {
-        const double old = ls_prep_divisor(m->there->deviation[i]);
-        m->input[i] = (ls_origin){.index = i,
-                                  .factor = ls_prep_divisor(m->here->deviation[i]) / old,
-                                  .shift = (m->here->mean[i] - m->there->mean[i]) / old};
-    }
+    for (int i = 0; i < m->here->scales; i++)
+        m->input[i] = origin_of(i, m->here->mean[i] - m->there->mean[i], m->there->deviation[i],
+                                m->here->deviation[i]);
 }
 
 /* Matches the inputs of rows without height and width, if both sides describe them. */

@@ -194,17 +194,65 @@ void ls_trainer_interrupt(ls_trainer *t)
 
 /* ---- running -------------------------------------------------------------------------------- */
 
-static int write_weights(ls_trainer *t, ls_error *err)
+/* Writes the weights that the run had after `steps` steps to weights.safetensors. */
+static int write_file(const ls_trainer *t, const float *weights, uint64_t steps, ls_error *err)
 {
     char path[LS_PATH_BYTES];
-    ls_weights_sha256(t->reported.result.weights_sha256, t->model,
-                      ls_engine_weights(t->engine)->canonical);
-    int status = ls_check_finite(t->model, ls_engine_weights(t->engine)->canonical, err);
+    return ls_safetensors_save(ls_path_join(path, t->dir.path, "weights.safetensors"), t->model,
+                               weights, steps, t->host, err);
+}
+
+/* Writes the weights of the best evaluation, which are those of the checkpoint `from`. */
+static int write_best(ls_trainer *t, const char *from, ls_error *err)
+{
+    const ls_best *best = &t->position.best;
+    float *weights = ls_alloc_array(t->host, t->model->floats, sizeof *weights);
+    int status = weights ? ls_safetensors_load(weights, from, t->model, "", t->host, err)
+                         : ls_fail(err, LS_ENOMEM, "out of memory for the weights of %.300s", from);
+    if (status == LS_OK)
+        status = write_file(t, weights, best->steps, err);
+    ls_free(t->host, weights);
+    if (status)
+        return status;
+    t->reported.weights_epoch = (int)best->epoch;
+    ls_log(t->host, LS_LOG_INFO,
+           "weights.safetensors has the weights after epoch %u, the best by %s (checkpoint.final)",
+           (unsigned)best->epoch, ls_metric_names[best->metric]);
+    return LS_OK;
+}
+
+/* Warns that weights.safetensors gets the last weights although the config asks for the best. */
+static void warn_of_last(const ls_trainer *t)
+{
+    const ls_best *best = &t->position.best;
+    if (best->epoch == 0)
+        ls_log(t->host, LS_LOG_WARNING,
+               "checkpoint.final: nothing was evaluated, so weights.safetensors has the last "
+               "weights");
+    else
+        ls_log(t->host, LS_LOG_WARNING,
+               "checkpoint.final: the checkpoint of the best evaluation, after epoch %u, is not in "
+               "%.300s/checkpoints, so weights.safetensors has the last weights",
+               (unsigned)best->epoch, t->dir.path);
+}
+
+/* Hashes the last weights, and writes weights.safetensors: the last weights, or, with
+ * checkpoint.final "best", those of the best evaluation. */
+static int write_weights(ls_trainer *t, ls_error *err)
+{
+    const float *last = ls_engine_weights(t->engine)->canonical;
+    const bool wanted = t->config.checkpoint.final == LS_FINAL_BEST && t->dir.path;
+    const char *best = wanted ? ls_best_checkpoint(t) : NULL;
+    ls_weights_sha256(t->reported.result.weights_sha256, t->model, last);
+    int status = ls_check_finite(t->model, last, err);
+    t->reported.weights_epoch = 0;
+    if (best)
+        return write_best(t, best, err);
     if (status || !t->dir.path)
         return status;
-    return ls_safetensors_save(ls_path_join(path, t->dir.path, "weights.safetensors"), t->model,
-                               ls_engine_weights(t->engine)->canonical, t->position.steps, t->host,
-                               err);
+    if (wanted)
+        warn_of_last(t);
+    return write_file(t, last, t->position.steps, err);
 }
 
 /* Returns whether all members end the run after the same step, if it ends with `status`. */

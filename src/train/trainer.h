@@ -45,6 +45,9 @@ typedef struct ls_run_reported {
     /* the metric whose name is result.metric. LS_METRIC_CONFUSION means that the metric is not
      * known yet, because the confusion matrix is never this metric. */
     ls_metric metric;
+    /* with checkpoint.final "best", the epoch whose weights were written to weights.safetensors; 0:
+     * the last weights were */
+    int weights_epoch;
     /* results of the last evaluation, except the loss, which is in `result`, and `accuracy` */
     ls_measured measured;
     struct { /* texts to which summary and result point */

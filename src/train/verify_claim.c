@@ -119,6 +119,15 @@ static void write_own(ls_json_writer *w, const ls_config *config)
     ls_json_close(w);
 }
 
+/* Fails if no run with such a config can be verified. */
+static int check_verifiable(const ls_config *config, ls_error *err)
+{
+    const char *why = ls_unverifiable_config(config);
+    return why ? ls_fail(err, LS_EUNSUPPORTED, "this run (data.name %.100s) cannot be verified: %s",
+                         config->data_name, why)
+               : LS_OK;
+}
+
 static int read_own(ls_claim *c, ls_error *err)
 {
     char path[LS_PATH_BYTES];
@@ -134,7 +143,10 @@ static int read_own(ls_claim *c, ls_error *err)
     ls_json_writer_init(&w, 0, c->host);
     write_own(&w, &config);
     const char *text = ls_json_writer_text(&w, &length, err);
-    status = text ? ls_json_parse(&c->own, path, text, length, c->host, err) : LS_ENOMEM;
+    if (!c->receipt[0]) /* what the file of weights has is not part of the recipe */
+        status = check_verifiable(&config, err);
+    if (status == LS_OK)
+        status = text ? ls_json_parse(&c->own, path, text, length, c->host, err) : LS_ENOMEM;
     ls_json_writer_fini(&w);
     ls_config_fini(&config);
     return status;
@@ -184,10 +196,8 @@ static int check_config(const ls_claim *c, ls_error *err)
     const ls_json *doc = c->doc ? c->doc : c->own;
     const cJSON *root = ls_json_root(doc);
     int status = ls_config_read_recipe(&config, doc, member(root, "recipe"), c->host, err);
-    const char *why = status == LS_OK ? ls_unverifiable_config(&config) : NULL;
-    if (why)
-        status = ls_fail(err, LS_EUNSUPPORTED, "this run (data.name %.100s) cannot be verified: %s",
-                         config.data_name, why);
+    if (status == LS_OK)
+        status = check_verifiable(&config, err);
     ls_config_fini(&config);
     return status;
 }

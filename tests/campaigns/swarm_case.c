@@ -375,7 +375,9 @@ static void add_files(swarm_case *c, draws *d)
             cJSON_AddNumberToObject(checkpoint, "every_seconds", draw_between(d, 0, 0.02));
         cJSON_AddNumberToObject(checkpoint, "keep", draw_from(d, 1, 3));
         cJSON_AddBoolToObject(checkpoint, "async", (int)draw(d, 2));
-        if (c->evaluates)
+        if (c->evaluates && one_in(d, 3))
+            cJSON_AddStringToObject(checkpoint, "final", one_in(d, 2) ? "best" : "last");
+        else if (c->evaluates)
             cJSON_AddBoolToObject(checkpoint, "best", (int)draw(d, 2));
     }
     if (one_in(d, 6))

@@ -6,6 +6,7 @@ import gzip
 import json
 import struct
 import sys
+import zipfile
 from pathlib import Path
 
 import data_forms as forms
@@ -122,6 +123,81 @@ def arrays():
     look("columns", "columns.npz", data={"path": "columns.npz", "labels": "classes", "standardize": True}, said="targets: 2 classes")
 
 
+def floats(rows):
+    """Returns an .npy file of rows of floats."""
+    flat = [v for row in rows for v in row]
+    return forms.npy("<f8", (len(rows), len(rows[0])), struct.pack(f"<{len(flat)}d", *flat))
+
+
+def labels(count):
+    return forms.npy("<i8", (count,), struct.pack(f"<{count}q", *(i * 7 % 11 // 6 for i in range(count))))
+
+
+def folder_of(name, files):
+    Path(name).mkdir()
+    for file, content in files.items():
+        (Path(name) / file).write_bytes(content)
+
+
+def archive_of(name, files):
+    with zipfile.ZipFile(name, "w") as archive:
+        for file, content in files.items():
+            archive.writestr(file, content)
+
+
+def tensors_of(name, rows):
+    """Writes a safetensors file with rows of two floats, and labels, for each pair of names."""
+    header, data = {}, b""
+    for x, y in rows:
+        for key, kind, shape, packed in ((x, "F32", [ROWS, 2], struct.pack(f"<{2 * ROWS}f", *(i * 37 % 23 for i in range(2 * ROWS)))),
+                                         (y, "I64", [ROWS], struct.pack(f"<{ROWS}q", *(i % 2 for i in range(ROWS))))):
+            header[key] = {"dtype": kind, "shape": shape, "data_offsets": [len(data), len(data) + len(packed)]}
+            data += packed
+    text = json.dumps(header).encode()
+    Path(name).write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def constant_columns():
+    """A column that is constant in training counts for nothing, whatever it is in new rows; `init` and the run say so."""
+    def rows(year):
+        return [[i * 37 % 60, year, i * 11 % 17] for i in range(ROWS)]
+    folder_of("years", {"x.npy": floats(rows(2023)), "y.npy": labels(ROWS), "moved.npy": floats(rows(2033))})
+    look("a constant column", "years", data={"standardize": True}, said="left out: column 1, counted from 0")
+    Path("years.csv").write_text("z,a,year,b,y\n" + "".join(f"7,{a},{y},{b},{'uv'[i * 7 % 11 // 6]}\n" for i, (a, y, b) in enumerate(rows(2023))))
+    Path("moved.csv").write_text("a,year,b\n" + "".join(f"{a},{y},{b}\n" for a, y, b in rows(2033)))
+    for what, new, moved, arguments in (("arrays", "years/x.npy", "years/moved.npy", ("years",)),
+                                        ("a table", "years.csv", "moved.csv", ("years.csv", "--set", "data.drop=z"))):
+        trainer("init", *arguments, "--to", "config.json")
+        code, text = trainer("config.json", "--devices", "cpu:1", "--set", "epochs=3", "--set", f"run_dir=run of {what}")
+        if code or what == "arrays" and "left out: 1 of 3 columns" not in text:
+            forms.failures.append(f"constant column of {what}: {code}: {text}")
+        found = [trainer("predict", f"run of {what}", name) for name in (new, moved)]
+        if found[0] != found[1] or found[0][0] or len(found[0][1].splitlines()) < ROWS:
+            forms.failures.append(f"constant column of {what}: other predictions: {found}")
+
+
+def spare_arrays():
+    """Arrays with the names of test or validation rows that a run does not use are named."""
+    x, y = floats([[i * 37 % 23, i * 11 % 17] for i in range(ROWS)]), labels(ROWS)
+    train, test, validation = {"x_train.npy": x, "y_train.npy": y}, {"x_test.npy": x, "y_test.npy": y}, {"x_val.npy": x, "y_val.npy": y}
+    archive_of("three.npz", train | test | validation)
+    look("test and validation", "three.npz", data={"validation": None}, said="x_val is not used (data.test_x and data.test_y")
+    look("validation by the keys", "three.npz", "--set", "data.test_x=x_val", "--set", "data.test_y=y_val", data={"test_x": "x_val"},
+         said="x_test is not used")
+    archive_of("two.npz", train | validation)
+    folder_of("both", {"x.npy": x, "y.npy": y, "test_x.npy": x, "test_y.npy": y, "val_x.npy": x, "val_y.npy": y})
+    look("files of both", "both", data={"test_x": "test_x.npy"}, said="val_x is not used")
+    folder_of("one", {"x.npy": x, "y.npy": y, "val_x.npy": x, "val_y.npy": y})
+    look("files of validation rows", "one", data={"validation": 0.2}, said="val_x is not used")
+    tensors_of("both.safetensors", (("x", "y"), ("test_x", "test_y"), ("val_x", "val_y")))
+    look("tensors of both", "both.safetensors", data={"validation": None}, said="val_x is not used")
+    tensors_of("test.safetensors", (("x", "y"), ("test_x", "test_y")))
+    for name in ("two.npz", "test.safetensors"):
+        code, text = trainer("init", name)
+        if code or "not used" in text or f"{ROWS} test rows" not in text:
+            forms.failures.append(f"{name}: {code}: {text}")
+
+
 def pictures():
     Path("photos/odd/deeper/1.ppm").write_bytes(b"P6 9 9 255\ncut off")
     look("a broken picture", "photos", data={"name": "folder", "channels": 3}, trains=False)
@@ -138,6 +214,8 @@ def main():
     forms.make()
     tables()
     arrays()
+    constant_columns()
+    spare_arrays()
     pictures()
     files_of_data_sets()
 

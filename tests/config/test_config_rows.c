@@ -245,6 +245,7 @@ static const char *other_value(const ls_config_key *row)
                     {"shards", "3"},
                     {"capacity", "[1, 2]"},
                     {"every_seconds", "3"},
+                    {"final", "best"},
                     {"names", "auto"},
                     {"pictures", "imagenet"},
                     {"resize", "[9, 10]"},

@@ -6,6 +6,7 @@
 #include "data/scratch.h"
 #include "runner.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -409,6 +410,41 @@ static void floats_that_are_labels_are_classes(void **state)
     }
 }
 
+/* Columns that are standardised, and have the same number in all training rows, or none: they are 0,
+ * in test rows too, and the run says which ones they are. Missing numbers that become 0 are told
+ * from a number that is not 0. */
+static void constant_columns_are_left_out(void **state)
+{
+    scratch *s = *state;
+    const float x[3][4] = {{1, 2023, NAN, 7}, {3, 2023, NAN, NAN}, {1, 2023, NAN, 7}},
+                test[1][4] = {{3, 2031, 5, 9}};
+    const int64_t y[3] = {0, 1, 0};
+    ls_dataset *split[2];
+    ls_data_keys keys = {.x = "x.npy", .y = "y.npy", .test_x = "tx.npy", .test_y = "ty.npy",
+                         .standardize = 1};
+    bytes_put(s, "x.npy", npy("<f4", "(3, 4)", x, sizeof x));
+    bytes_put(s, "y.npy", npy("<i8", "(3,)", y, sizeof y));
+    bytes_put(s, "tx.npy", npy("<f4", "(1, 4)", test, sizeof test));
+    bytes_put(s, "ty.npy", npy("<i8", "(1,)", y, 8));
+    for (int zeros = 0; zeros < 2; zeros++) {
+        keys.missing = zeros ? LS_MISSING_ZERO : LS_MISSING_MEAN;
+        opens(s->directory, keys, split);
+        const ls_prep *p = ls_dataset_describe(split[0])->prep;
+        assert_int_equal(p->scales, 4);
+        assert_true(p->mean[1] == 2023 && isinf(p->deviation[1]) && isinf(p->deviation[2]));
+        assert_true(zeros ? p->deviation[3] == 1 : isinf(p->deviation[3]));
+        for (int i = 0; i < 3; i++) {
+            const float *row = ls_dataset_resident(split[0]).values + 4 * i;
+            assert_true(row[1] == 0 && row[2] == 0 && row[3] == (zeros && i == 1 ? -7 : 0));
+        }
+        const float *row = ls_dataset_resident(split[1]).values;
+        assert_true(row[0] != 0 && row[1] == 0 && row[2] == 0 && row[3] == (zeros ? 2 : 0));
+        must_say(zeros ? "left out: 2 of 4 columns, with the same value in every row (1, 2, counted"
+                       : "left out: 3 of 4 columns, with the same value in every row (1, 2, 3, ");
+        close_splits(split);
+    }
+}
+
 LS_TESTS(data_array_forms, "unit")
 {
     const struct CMUnitTest tests[] = {
@@ -419,6 +455,7 @@ LS_TESTS(data_array_forms, "unit")
         IN_SCRATCH(rows_with_one_1_are_classes),
         IN_SCRATCH(labels_from_1_on_are_called_by_their_numbers),
         IN_SCRATCH(floats_that_are_labels_are_classes),
+        IN_SCRATCH(constant_columns_are_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

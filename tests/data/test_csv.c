@@ -248,6 +248,25 @@ static void what_is_missing_is_filled_and_scaled_by_the_training_rows(void **sta
     close_both(split);
 }
 
+/* A column of the same number in all training rows is 0 in every row. A missing number that becomes
+ * 0 is told from a number that is not 0. */
+static void a_constant_column_is_0_in_every_row(void **state)
+{
+    ls_dataset *split[2];
+    ls_data_keys keys = {.target.text = "y", .labels = LS_LABELS_VALUES, .standardize = 1};
+    const char *table = "a,year,b,y\n2,0.1,5,0.5\n6,0.1,,1\n4,0.1,5,-2\n4,0.1,5,-2\n",
+               *test = "a,year,b,y\n4,2031,6,3\n";
+    for (int zeros = 0; zeros < 2; zeros++) {
+        keys.missing = zeros ? LS_MISSING_ZERO : LS_MISSING_MEAN;
+        opens(*state, table, test, keys, split);
+        row_is(split[0], 0, 3, (float[]){(float)-sqrt(2), 0, 0});
+        row_is(split[1], 0, 3, (float[]){0, 0, zeros ? 1 : 0});
+        if (zeros)
+            row_is(split[0], 1, 3, (float[]){(float)sqrt(2), 0, -5});
+        close_both(split);
+    }
+}
+
 /* Mean and deviation of the target are those of the training table; the targets of the test table
  * are scaled with them. */
 static void a_target_of_values_is_standardised_where_it_is_asked_for(void **state)
@@ -836,6 +855,7 @@ LS_TESTS(data_csv, "integration no-tsan")
         IN_SCRATCH(long_numbers_are_different_levels),
         IN_SCRATCH(levels_of_a_column_of_codes_are_compared_by_their_bytes),
         IN_SCRATCH(levels_of_other_columns_are_numbers),
+        IN_SCRATCH(a_constant_column_is_0_in_every_row),
         IN_SCRATCH(a_target_of_values_is_standardised_where_it_is_asked_for),
         IN_SCRATCH(what_is_missing_is_filled_and_scaled_by_the_training_rows),
         IN_SCRATCH(long_numbers_are_scaled_as_doubles),

@@ -99,6 +99,10 @@ static void a_table_is_written_as_it_was_read(void **state)
         "1764364143000,\"deviation\":17.25,\"missing\":1764364143000.5},{\"name\":\"b\","
         "\"levels\":[\"1\",\"2\",\"3\"]},{\"name\":\"c\"}]}",
         "{\"version\":2,\"rows\":\"array\",\"divisor\":1,\"layout\":\"channels_last\"}",
+        "{\"version\":5,\"rows\":\"array\",\"divisor\":1,\"mean\":[1,2,3,4,5],\"deviation\":"
+        "[1,null,0.5,null,2]}",
+        "{\"version\":5,\"rows\":\"table\",\"columns\":[{\"name\":\"a\",\"mean\":4.1,\"deviation\":"
+        "null,\"clip\":2.5},{\"name\":\"b\",\"levels\":[\"1\",\"2\",\"3\"]},{\"name\":\"c\"}]}",
     };
     (void)state;
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
@@ -454,6 +458,34 @@ static void holes_of_arrays_are_filled(void **state)
     ls_prep_free(p);
 }
 
+/* The network has learnt nothing about a column of which all training rows had the same number, so
+ * it reads the same for each number. A number that no float holds stays unknown. */
+static void a_constant_column_is_0_whatever_it_is(void **state)
+{
+    static const char *const description[] = {
+        "{\"version\":5,\"rows\":\"array\",\"divisor\":1,\"mean\":[1,2023],\"deviation\":[2,null]}",
+        "{\"version\":5,\"rows\":\"table\",\"columns\":[{\"name\":\"a\",\"mean\":1,\"deviation\":2},"
+        "{\"name\":\"year\",\"mean\":2023,\"deviation\":null}]}",
+        "{\"version\":5,\"rows\":\"table\",\"columns\":[{\"name\":\"a\",\"mean\":1,\"deviation\":2,"
+        "\"clip\":3},{\"name\":\"year\",\"type\":\"f64\",\"mean\":2023,\"deviation\":null,\"clip\":3}]}"};
+    static const double values[] = {2023, 2024, 0, -3e38, 1e-300};
+    (void)state;
+    ls_error err;
+    for (int k = 0; k < 3; k++) {
+        ls_prep *p = reads(description[k], 2, true);
+        for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+            const double row[] = {4, values[i]};
+            float ready[2];
+            assert_int_equal(make_ready(p, row, true, ready, 2, &err), LS_OK);
+            assert_true(ready[0] == 1.5f && ready[1] == 0);
+        }
+        const double large[] = {4, 1e39};
+        float ready[2];
+        assert_int_equal(make_ready(p, large, true, ready, 2, &err), LS_EDATA);
+        ls_prep_free(p);
+    }
+}
+
 /* Rows of arrays: with replacements, with scales, and without a description. */
 static void a_number_that_no_float_holds_is_unknown_in_an_array(void **state)
 {
@@ -562,7 +594,7 @@ static void files_that_say_something_else_are_refused(void **state)
 {
     (void)state;
 #define COLUMNS(text) "{\"version\":1,\"rows\":\"table\",\"columns\":[" text "]}"
-    refuses("{\"version\":5,\"rows\":\"images\"}", 4, false, "card:1:12: ");
+    refuses("{\"version\":6,\"rows\":\"images\"}", 4, false, "card:1:12: ");
     refuses("{\"rows\":\"images\"}", 4, false, "\"version\" is missing");
     refuses("{\"version\":1,\"rows\":\"rows\"}", 4, false, "rows");
     refuses("{\"version\":1,\"rows\":\"images\",\"fit\":\"squash\"}", 4, false, "fit");
@@ -591,6 +623,8 @@ static void files_that_say_something_else_are_refused(void **state)
     refuses(COLUMNS("{\"name\":\"a\",\"levels\":[1]}"), 1, true, "expected a text in \"levels\"");
     refuses(COLUMNS("{\"name\":\"a\",\"mean\":1}"), 1, true, "deviation");
     refuses(COLUMNS("{\"name\":\"a\",\"mean\":1,\"deviation\":0}"), 1, true, "deviation");
+    refuses(COLUMNS("{\"name\":\"a\",\"mean\":null,\"deviation\":1}"), 1, true, "mean");
+    refuses(COLUMNS("{\"name\":\"a\",\"deviation\":null}"), 1, true, "deviation");
     refuses(COLUMNS("{\"name\":\"a\",\"clip\":3}"), 1, true, "clip");
     refuses(COLUMNS("{\"name\":\"a\",\"mean\":1,\"deviation\":1,\"clip\":-3}"), 1, true, "clip");
     refuses(COLUMNS("{\"name\":\"a\",\"levels\":[\"x\"],\"missing\":2}"), 1, true, "levels");
@@ -758,6 +792,7 @@ LS_TESTS(prep_description, "unit")
         cmocka_unit_test(levels_that_are_numbers_are_compared_by_their_digits),
         cmocka_unit_test(unknown_values_are_marked_or_zeros_or_refused),
         cmocka_unit_test(holes_of_arrays_are_filled),
+        cmocka_unit_test(a_constant_column_is_0_whatever_it_is),
         cmocka_unit_test(a_number_that_no_float_holds_is_unknown_in_an_array),
         cmocka_unit_test(outputs_are_given_back_in_the_targets_unit),
         cmocka_unit_test(dates_become_the_numbers_of_their_parts),
