@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Measures the cost of an all-reduce, an element-wise sum over several workers, with every
  * algorithm, for messages of several sizes and several numbers of workers.
  *

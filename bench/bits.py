@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Trains the book's LeNet with 1, 2 and 3 threads under three instruction sets, and compares the bits of the weights.
 
     python3 bench/bits.py [--trainer ./trainer] [--python VENV/bin/python] [--json FILE] [--picture FILE]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Measures every convolution of LeNet and of ResNet-18 on one core: forward and both gradients, in
  * GFLOP/s.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Says what many cores of one machine would do for a training step, and prints a table.
 
     python3 bench/cores.py [--build build/release] [--cores 64] [--steps 3] [CONFIG…]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Measures packing and mapping of data, and opening a model's file, each with its lower bound.
 
     python3 bench/data.py --build build/release [--images 60000] [--rounds 5]

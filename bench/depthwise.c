@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Measures one depthwise convolution, forward and backward, on one core. bench/depthwise.py runs it
  * and compares it with PyTorch.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Compares depthwise convolutions with PyTorch's, on one core, forward and backward, in turns.
 
     python3 bench/depthwise.py build/release/bench/bench_depthwise [ISA] [--rounds N]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Measures the CPU time of predicting a few rows on one thread, in microseconds, for each requested
  * number of rows.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """hosts.py BENCH_HOSTS [--json FILE] [--quick]: measures a merge over several hosts.
 
 Each host is a network namespace of this machine. The merge is compared with MPI_Allreduce of the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench_hosts BYTES SHARDS ROUNDS: measures a merge, the sum of the gradients over all hosts, and
  * MPI_Allreduce of as many bytes by the same MPI, in turns. mpirun starts one process of this
  * program on each host. For the merge and for MPI_Allreduce, the time of a round is that on the

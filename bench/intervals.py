@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """intervals.py TRAINER [--splits N]
 
 Trains prediction intervals of 90 % (the loss quantile with 0.05 and 0.95) for the price of diamonds, and compares the share

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Arrays with a known sum, for programs that measure a merge: float i of rank r, of n ranks, is
  * (r + 1)·(1 + i mod 1021). The sum, n(n + 1)/2·(1 + i mod 1021), is exact in fp32. A *rank* is a
  * worker. */

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Measures the seconds of training to a test accuracy on Fashion-MNIST, beside PyTorch.
 
     python3 bench/ladder.py --python VENV/bin/python [--trainer ./trainer] [--quick] [90 92 93]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Measures the kernels (inner loops) of the CPU back end, which compute 16 images side by side, on
  * one core: every op of LeNet, forward and backward, in GFLOP/s, and a whole training step in
  * images/s. For comparison it also measures the peak of fused multiply-adds on the same core.

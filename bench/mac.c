@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench_mac: measures the tag of a message between hosts (hash/mac.h): UMAC-128 of 128 KiB that are
  * in the cache, of 64 MiB that are not, and of short messages; the expansion of a key; and
  * HMAC-SHA-256 for comparison. Each row is the best of several rounds, in CPU time of the

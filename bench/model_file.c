@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Measures a model that is opened from its file: the time until its first prediction, and the rate
  * at which several threads predict.
  *

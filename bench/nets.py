@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Compares small networks, and batches of many sizes, with PyTorch's best form of each.
 
     python3 bench/nets.py nets|batches --python VENV/bin/python \\

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """ordinary.py TRAINER [--splits N] [--sets NAME,…] [--devices LIST] [--stamps FOLDER]
             [--results FILE] [--init OPTIONS]
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Compares ways in which one process can drive several workers: by threads or by streams.
  *
  *     bench_overlap [--seconds S] [--json FILE] [--config LENET.json]

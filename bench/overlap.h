@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Internals of bench_overlap: the work of a step, and the ways to drive the workers.
  *
  * A minibatch is divided into *shards*. A *worker* computes the gradients of some shards. The

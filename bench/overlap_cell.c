@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Runs one cell of bench_overlap on a CPU: its lanes (queues that execute pieces of work in order),
  * the threads that issue pieces to the lanes, and the measurements. overlap.h explains all terms.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Computes the expected results of a cell of bench_overlap with one worker, for comparison:
  * gradients and weights must be bit-identical. */
 #include "base/error.h"

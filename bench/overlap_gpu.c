@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Runs cells of bench_overlap on a GPU (overlap.h explains the terms). Each worker has a device of
  * the back end, and each device has its own CUDA stream. The three ways to drive the workers:
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Creates the picture and the page of bench_overlap from its JSON.
 
     python3 bench/overlap_page.py bench/out/overlap.json bench/overlap.svg bench/out/overlap.html

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "overlap_spin.h"
 
 static __global__ void run(bench_spin *spin, uint64_t start, uint64_t stride, int first, uint64_t times)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The spin kernel of bench_overlap on a GPU: one block that computes for a given time. Many blocks
  * can run at the same time. gpu/overlap_doubled.c has a version in C, for tests without a GPU. The
  * functions launch the kernels on a stream, as those in cuda/kernels/kernels.h do. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The computations of the workers of bench_overlap: the ops of a training step of LeNet or
  * ResNet-18, one by one, or spin kernels, which only take time. overlap.h explains the terms. */
 #include "base/clock.h"

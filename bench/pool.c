@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Measures the cost of running a job in Lockstep's worker pool, in libuv's thread pool, and in a
  * plain pool made of a mutex and condition variables.
  *

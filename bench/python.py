@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Measures what Python adds to a step, compared with the same steps in C, and to a start.
 
     bench/python.py STEP_PROGRAM [--rounds 15] [--steps 300]

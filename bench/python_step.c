@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Measures training steps in C. bench/python.py compares them with steps from Python. Each line
  * read from stdin starts a round of STEPS steps, each with ROWS rows that the program passes to the
  * trainer. The answer is a JSON list of the steps' times in microseconds.

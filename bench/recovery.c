@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A training run that reports when each of its steps was completed. bench/recovery.py starts it,
  * makes a worker or a process fail, and measures how long recovery takes. For each record of the
  * run it prints a line on standard output: the time at which it received the record, in nanoseconds

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Measures the cost of losing a worker, a host or a process during training.
 
     recovery.py BENCH_RECOVERY [--python PYTHON] [--kills N] [--json FILE] [--picture FILE]

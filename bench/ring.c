@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Measures the cost of passing work between threads: with Lockstep's ring (a bounded queue between
  * two threads) and barrier, and with a queue and a barrier made of a mutex and a condition
  * variable.

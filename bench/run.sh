@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Runs the benchmarks and writes bench/RESULTS.md. `./dev bench` calls it after building what it
 # needs. See help below.
 set -eu

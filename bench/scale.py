@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Fits a cost model of data parallelism to this machine, checks it, and plots it.
 
     python3 bench/scale.py --rounds-program build/release/bench/trainer_rounds \\

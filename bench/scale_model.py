@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The cost models of bench/scale.py, the time of a step on n devices, and of bench/cores.py, the time of a step on
 many cores of one machine.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Measures how well the HTTP service of examples/service predicts while it trains.
 
     bench/service.py [--seconds 60] [--rounds 2] build/release/examples/service/lockstep-service

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Compares the default number of shards with every other one, on two workers: a table of rates.
 
     python3 bench/shards.py --rounds-program build/…/trainer_rounds [--rounds 7]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Measures the peak memory of a training run, and the time from its start until its first step is done.
 
     python3 bench/startup.py ./trainer examples/fashion_mnist.json --devices cpu:2

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Pictures for the benchmarks: self-contained SVG, for light and dark backgrounds."""
 
 from html import escape

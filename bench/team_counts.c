@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Counts what a training step costs besides arithmetic, for the model of many cores in
  * scale_model.py.
  *

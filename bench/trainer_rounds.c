@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Measures Lockstep's training rate in rounds. Each line read from stdin starts one round of steps.
  * The answer is one line of JSON. Between rounds the program only waits, so that several programs
  * can take turns on the same machine (bench/peers/run.py).

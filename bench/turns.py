@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Measures CPU time and elapsed time of commands in turns, with ratios to the first one.
 
     python3 bench/turns.py [--first-step] ROUNDS NAME=COMMAND…

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """api.py ROOT [--authors]: the API reference, made from the comments of the public headers, to standard output.
 
 docs/api.md is for programs that use the library. With --authors: docs/api-sys.md, for authors of back ends and transports.
@@ -63,7 +64,8 @@ def markdown(comment):
 
 
 def pieces(text):
-    """Comments and declarations of a header, in order."""
+    """Comments and declarations of a header, in order, without the line that names its licence."""
+    text = re.sub(r"\A.*SPDX-License-Identifier.*\n", "", text)
     text = re.sub(r"^#(?:ifndef|include|endif|ifdef|pragma|define LOCKSTEP_\w+_H$).*$", "", text, flags=re.M)
     text = re.sub(r'^extern "C" \{\n\n?\}?$|^\}$(?=\n*\Z)', "", text, flags=re.M)
     text = re.sub(r'^extern "C" \{$', "", text, flags=re.M)

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Trains LeNet on 1, 2, 3 and 8 workers, and on 3 of which one dies, and draws what came out.
 
     docs/same_bits.py [--trainer ./trainer] [--svg docs/same_bits.svg] [--check [RUNS]]

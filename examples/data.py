@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Real data for two examples, as files of one's own would be.
 
     python3 examples/data.py table DIRECTORY           cancer.csv: 569 tumours, from scikit-learn's package

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Uses Lockstep in a C++ program: learns which points of a square lie in a circle. Then it
 // predicts on another thread, with a copy of the model, which outlives the trainer.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A learner that runs for months: it learns from events of 12 features, 3 % of which are positive,
 // predicts in two threads meanwhile, and prints Prometheus' text format. Started again with the
 // same file it goes on with the weights, the scales of the features, the optimizer's state and the

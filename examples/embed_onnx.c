@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Trains a network from an ONNX file on, and writes it back.
  *
  *     cc embed_onnx.c $(pkg-config --cflags --libs lockstep) -o embed_onnx

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Uses Lockstep's worker pool in a program: sums the squares of a million numbers. Each worker (a
  * thread of the pool) sums a part.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Uses Lockstep's trainer in a program: trains a small network for three epochs, prints the result.
  *
  *     cc embed_run.c $(pkg-config --cflags --libs lockstep) -o embed_run

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Trains on examples that the program itself draws (bars at one of ten heights), and predicts on
  * another thread with a copy of the model.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Learns numbers in a program, step by step: y = 2·a − 3·b + 100 from rows that the program makes.
  * The loss "mse" compares numbers; the library learns their scale from the first rows.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A back end (code that computes on one kind of device) inside a user's own program. It has a
  * single op, relu. Its devices compute in host memory; each worker of a pool has one of them. A
  * model that needs another op is refused, with a message that names the op.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # The program. All of it but main.c is a library: verbs, pages, ONNX, sweeps. Tests put other back ends into it.
 set(program_rooms page picture cli)
 add_subdirectory(page)

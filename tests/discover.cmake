@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # cmake -D PROGRAM=<program> [-D LAUNCHER=<command>;...] [-D ONLY=<name>] -D ROOM=<label>;...
 #       -D FACTOR=<n> -D DROP=<regex> -D ENVIRONMENT=<variable=value>;... -D OUT=<file>
 #       -P discover.cmake

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The main function of the test program of a directory: lists its tests, runs one, or runs each in
  * a process of its own. */
 #include "runner.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests of a directory ("room") are one program, test_<room>. Each of its files test_*.c contains
  * one test or several, which LS_TESTS names and labels:
  *

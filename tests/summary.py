@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Reports the times of a run of the tests, and the tests that it skipped.
 
     summary.py BUILD [--factor N] [--rerun]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # The tiers of tests, their budgets and their time limits. A budget is the time that a test is meant
 # to take in a release build; the label `budget:<seconds>` of a test replaces that of its tier.
 # tests/summary.py compares times with it. The time limit ends a test that hangs.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Installs the Debian packages that Lockstep needs and that are missing; see --help.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)

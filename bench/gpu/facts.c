@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* gpu_facts: prints properties of this GPU on which later decisions depend: the cost of enqueueing
  * and running a graph of 25 nodes, of kernels and of memsets; the speed of copies; the speed of
  * multiplying matrices of 8192 × 8192 in each precision; and cuDNN's description of the device,

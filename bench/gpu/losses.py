@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Compares gradients and 20 losses with PyTorch's, in fp32, TF32 and bf16, on one GPU.
 
     losses.py --trainer PROGRAM --data FOLDER [--json FILE] [--devices cuda:0] [--rehearse]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* gpu_merge: measures the merge alone, the sum of an array over several GPUs, by sizes.
  *
  *     gpu_merge [--json FILE] [--seconds S] [--small] GPUS...

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Runs the plan (plan.py) on a machine with a GPU. once.sh starts it, and documents its results.
 
     once.py KIT OUT [--rehearse] [again STEP...]

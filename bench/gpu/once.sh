@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Runs everything that needs a GPU in one call of seven minutes: see help below.
 set -u
 SPENT_S=0

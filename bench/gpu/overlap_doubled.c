@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* gpu_overlap with doubles: replacements for the CUDA runtime that run on a CPU (tests/doubles).
  * This file has the spin kernel in C, and starts and ends the doubles. The measured times are
  * meaningless; the purpose is to check that the program runs, and what it computes. */

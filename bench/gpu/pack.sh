@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # pack.sh [--built BUILD] [--no-data] [FOLDER]: creates one folder with everything that
 # bench/gpu/once.sh needs on a machine with a GPU, compiled and linked here for the GPUs of
 # third_party/cmake/CudaLanguage.cmake. On that machine it is run by

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """pack_tests.py CTEST-JSON BUILD SOURCE OUT: extracts the commands of the GPU suite.
 
 The commands are for a machine that has neither ctest nor the folders BUILD and SOURCE. Therefore OUT

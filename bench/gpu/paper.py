@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Estimates the time of a step on one H100 before the first measurement, for comparison with it.
 
     paper.py CUDA_NODES [--most] [--json FILE] [--counts FILE [--check]]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """The plan of one call of once.sh: its steps, the most valuable ones first, and their time limits.
 
     plan.py            prints the table

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Compares training on a GPU with PyTorch on the same GPU.
 
     ./dev bench-gpu                     all parts, into bench/out/gpu.md and bench/out/gpu.json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Writes step_table.md: how long a step would take if each kernel were as good as the best of its kind.
 
     step_table.py [--check]     # --check: fails if step_table.md is not what the script would write

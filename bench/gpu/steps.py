@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """One step of once.py, in a process of its own: steps.py NAME. once.py sets its environment:
 
     KIT      the folder that was copied, with source/, build/, lib/ and datasets/

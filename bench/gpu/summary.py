@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Summarises the results of a call in at most MOST lines; summary.py RESULTS prints the summary again.
 
 It shows how each step ended and its first error; both networks compared with PyTorch; the estimated

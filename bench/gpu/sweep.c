@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* gpu_sweep: times every configuration that cuDNN recommends for the convolutions of LeNet and
  * ResNet-18 with 256 rows, in each precision, and measures its error and whether its bits repeat.
  *

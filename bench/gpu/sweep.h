@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The parts of gpu_sweep (sweep.c): cuDNN's engines for a pass of a convolution.
  *
  * A *configuration* is an engine (one of cuDNN's implementations) with its settings.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The kernel of gpu_sweep that compares two results bit by bit. Every thread writes the same
  * value. */
 #include <cuda_runtime_api.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* gpu_sweep with doubles: replacements for the CUDA runtime that run on a CPU (tests/doubles).
  * There are four configurations: a right one, one whose result is wrong, one whose results vary,
  * and one that does not run. The measured times are meaningless. */

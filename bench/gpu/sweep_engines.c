@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* gpu_sweep: all configurations of cuDNN that its heuristics recommend for a pass, with cuDNN's own
  * notes on them. Nothing is left out here, because the program also shows what the back end does
  * not use. */

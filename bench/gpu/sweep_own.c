@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* gpu_sweep: Lockstep's own kernels for convolutions of few channels, and what they replace. */
 #include "cuda/own_conv.h"
 #include "sweep.h"

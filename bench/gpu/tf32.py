@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Emulates tf32 in LeNet's first gradient on a CPU and prints its error, as losses.py measures it on a GPU.
 
     tf32.py --data FOLDER

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Measures the training rate of LeNet or ResNet-18 in PyTorch on a GPU, in rounds.
 
     printf 'open eager\\neager\\neager\\n' | python3 bench/gpu/torch_gpu.py --network lenet --data DIR

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Prints the names of the kernels that PyTorch runs in a step in fp32, and their times.
 
     torch_kernels.py --data DIR [--json FILE] [--rehearse]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Trains the LeNet of examples/fashion_mnist.json in PyTorch with deterministic algorithms, and writes its weights.
 
     python3 bench/peers/bits_torch.py --data DIR --first FIRST.safetensors --last LAST.safetensors

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Trains a config of examples/ladder in PyTorch on the CPU, and prints records as Lockstep does.
 
     python3 bench/peers/ladder_torch.py CONFIG --data DIR --seed 1 --form eager --layout channels_last

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Measures the training rate of LeNet in darknet, in rounds (bench/README.md describes the
  * protocol).
  *

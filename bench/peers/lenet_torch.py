@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Training rate of LeNet in PyTorch on the CPU, in rounds: see torch_rounds.py.
 
     yes | head -5 | python3 bench/peers/lenet_torch.py --data DIR

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Measures training rates of small networks in PyTorch on the CPU: see torch_rounds.py.
 
 Each line on standard input is a round of one network in one form,

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """One of torchrun's processes, which bench/recovery.py kills: LeNet with DistributedDataParallel.
 
     torchrun --standalone --nproc_per_node 3 --max_restarts 3 recovery_torch.py

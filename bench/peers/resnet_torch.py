@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Training rate of ResNet-18 in PyTorch on the CPU, in rounds: see torch_rounds.py.
 
     yes | head -3 | python3 bench/peers/resnet_torch.py --data DIR

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Compares predictions of few rows with ONNX Runtime: one thread each, in turns, the same weights.
 
     bench/peers/rows.py [--build build/release] [--trainer ./trainer] [--rounds 7]

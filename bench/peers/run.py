@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Compare training rates of several programs on one network, in one interleaved run.
 
 A peer is one of the compared programs: a process that warms up, and then, for each line that it

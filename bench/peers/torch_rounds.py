@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Common parts of the PyTorch programs: settings, data, a step of SGD, and the rounds.
 
 Each line on standard input requests one round; each round prints one JSON line, {"images_per_s": x,

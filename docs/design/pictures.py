@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """pictures.py [FOLDER]: draws the pictures of docs/design.md, each out of the rule that it shows."""
 import pathlib
 import sys

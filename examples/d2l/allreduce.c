@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* allreduce: device i holds (i + 1)·[[1, 1]]; afterwards every device holds the sum. */
 #include "demo.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The first steps of the book's concise chapter: creates ResNet-18 on all devices, computes the
  * outputs for four images with the initial parameters, and shows which devices have parameters. */
 #include "demo.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Devices, random numbers and printing for the programs in this folder (demo.h). */
 #include "demo.h"
 

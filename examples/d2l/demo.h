@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Common parts of the programs in this folder, which follow chapters of the book d2l.ai: a pool of
  * devices, random numbers, and printing in the way of NumPy. A program ends at the first error. */
 #ifndef DEMO_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* evaluate_accuracy_gpus of the book: each device predicts its rows of each test minibatch. The
  * accuracy is the number of correct predictions of all devices, divided by the number of rows. One
  * device alone must have the same accuracy.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* get_params of the book: copies LeNet's parameters to a device and allocates a gradient for
  * each. */
 #include "demo.h"

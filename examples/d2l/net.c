@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A network as a list of ops on one device (net.h). */
 #include "net.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A network without a framework: a list of ops (operations such as a convolution) on one device,
  * built directly on <lockstep/sys/plugin.h>.
  *

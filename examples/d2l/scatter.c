@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* scatter: the rows of a matrix are divided among the devices. */
 #include "demo.h"
 

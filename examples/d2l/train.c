@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* train(num_gpus, batch_size, lr) of the book: trains LeNet on Fashion-MNIST.
  *
  *     d2l_train [DEVICES [KEY=VALUE …]]           d2l_train cpu:2 batch_size=512 optimizer.lr=0.4

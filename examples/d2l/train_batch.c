@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* train_batch of the book, without the trainer: one step of LeNet on all devices. Each device
  * computes the gradient of its rows of a minibatch, the gradients are added, and each device
  * updates its parameters with the sum. */

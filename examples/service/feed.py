@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Sends Fashion-MNIST (or MNIST) to the service, as somebody who labels images might.
 
     feed.py [--rate N] [--seconds S] [--together N] URL FOLDER

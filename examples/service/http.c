@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The server: libmicrohttpd, called through the guard of src/http, with a thread for each
  * connection. A request's body of at most --body bytes is collected; then the function of the
  * request's route (path and method) answers. An error is answered with {"error": "…"}. */

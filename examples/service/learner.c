@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The learner: the thread that owns the trainer. It takes examples (labelled images) from the
  * queue, trains, publishes a copy of the model for predictions, and saves the weights.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* An HTTP service that uses Lockstep: it learns from labelled images that clients send, and
  * predicts the classes of other images at the same time. README.md says how to use it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The service's own state: the numbers at /metrics, and the log. */
 #include "service.h"
 

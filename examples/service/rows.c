@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Predictions of table rows: JSON objects of column names and values become rows of a model file
  * (ls_model_row), one by one, so that a row with an error does not affect the others. */
 #include "service.h"

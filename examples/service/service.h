@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The interfaces between the files of the service. The service learns from labelled images that
  * clients send (*examples*), and predicts the classes of other images. With --type f32 a row is any
  * floats instead of an image, and each example has a weight.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Training in several processes: how a program finds the other processes of a run.
  *
  *     ls_tcp_place place = {.size = sizeof place, .meet = "10.0.0.1:7070", .members = 2,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* All-reduce: the element-wise sum of one array per *rank* (participant, such as a worker of a
  * pool), with the result on every rank.
  *

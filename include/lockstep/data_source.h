@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Custom data: a dataset that the program supplies through a callback, and that a config can name.
  *
  *     static int read_rows(void *user, int test, const uint32_t *rows, uint32_t count,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The C types ls_device and ls_backend, and the precisions of a device. To a program that uses the
  * library the two types are opaque; <lockstep/sys/plugin.h> defines their contents. */
 #ifndef LOCKSTEP_DEVICE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A pool of worker threads (pool.h), each of which has a device of its own: a GPU, or a share of
  * the CPU cores.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Host hooks: the memory allocator and the log, which the *host program* (the program that uses
  * this library) may replace. In these headers "host" alone means that program, or the memory and
  * CPU side of a device; a machine of a run over several machines is called a machine.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* C++17 classes for trainers and models: inline code that calls the C functions, releases the
  * objects and throws errors as exceptions. The rules of the C headers apply. `get` returns the C
  * object, for C functions that have no method, as in lockstep::check(ls_trainer_load,

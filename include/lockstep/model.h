@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A trained model: prediction, from a file or from a run that still trains.
  *
  *     ls_model *model;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Decoding of a *picture*, an image file in memory, into an *image*, an input row of a model.
  *
  *     ls_model_info info = {.size = sizeof info};

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The worker pool: N threads, each with a lock-free queue of jobs (its *inbox*) and, on request,
  * CPUs of its own.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Partitioning: which rows of a minibatch belong to which part. The trainer uses these functions to
  * cut *minibatches* (the rows of one training step) into shards (a worker computes the gradient of
  * one shard at a time), and to assign the shards to workers.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Status codes and error messages: how every Lockstep function reports a failure.
  *
  *     ls_error err;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The trainer: a complete data-parallel training run as one object.
  *
  * A trainer divides each minibatch (the rows of one training step; a row is one example, such as an

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The version of this library. Before 1.0.0 every minor version may change the API, and the
  * library's SONAME changes with it; patch versions change nothing that a program sees. Structures
  * can grow in between (status.h, "Sizes").

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Augmentation: random changes of training images (ls_gather in <lockstep/sys/plugin.h>). The
  * positions of source pixels and their shares in a result are computed with integers, so that every
  * back end produces the same pixels. The changes of an image depend only on three blocks of random

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "base/buffer.h"
 
 #include "base/error.h"

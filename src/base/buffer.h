@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A growing buffer of text or bytes.
  *
  * If memory runs out, later calls that add to the buffer do nothing, and ls_buffer_status reports

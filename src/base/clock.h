@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Monotonic time, and time limits that do not pass while the process is stopped. All functions may
  * be called from any thread and never fail. */
 #ifndef BASE_CLOCK_H

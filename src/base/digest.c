@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Compares digests and words the result (digest.h). */
 #include "base/digest.h"
 

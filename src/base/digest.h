@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Digests: how the workers of a run find out in every step that their replicas (copies of the
  * model) are still equal.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Writing of error messages: the internal part of <lockstep/status.h>. All functions: any
  * thread. */
 #ifndef BASE_ERROR_H

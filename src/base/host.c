@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "base/host.h"
 
 #include "base/error.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Internal part of <lockstep/host.h>: memory and log through the hooks of the *host*, the program
  * that embeds the library. Also paths, and threads that the library starts in the host's process.
  * All functions may be called from any thread. `host` may be NULL everywhere. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Opening and reading of files that must be regular files.
  *
  * A directory, a device, a pipe or a socket is refused, and no function waits for the other end of

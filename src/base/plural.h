@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Words that depend on a number, for messages. */
 #ifndef BASE_PLURAL_H
 #define BASE_PLURAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "base/portable_math.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Mathematical functions whose results have the same bits on every system. The results of the C
  * library's functions (libm) are rounded differently by each library. The functions of this file
  * use only sums, products and quotients of doubles, which are the same everywhere. Their errors are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Counter-based random numbers: Philox4x32-10.
  *
  * A draw is a pure function of (seed, stream, epoch, index). There is no state to save, any thread

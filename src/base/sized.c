@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "base/sized.h"
 
 #include "base/error.h"

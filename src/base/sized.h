@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Structures that a caller fills in or receives begin with a field `size`, for compatibility
  * between versions of the library. There are two rules. If the caller's header is older than this
  * library, a field that the header does not have counts as zero. If the caller's header is newer, a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include <lockstep/split.h>
 
 void ls_split(uint32_t n, uint32_t parts, uint32_t index, uint32_t *first, uint32_t *count)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE /* for pthread_getattr_np */
 #include "base/stack.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Check of the calling thread's remaining stack. */
 #ifndef BASE_STACK_H
 #define BASE_STACK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* State of a thread of the host program (the program that embeds the library) that the library
  * changes for a while and restores: the floating-point environment and the locale. All functions
  * may be called from any thread, and affect only the calling thread. */

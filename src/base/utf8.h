@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* UTF-8: the length of a character, and texts that become one line. UTF-8 is checked strictly: no
  * overlong forms, no surrogates, nothing above U+10FFFF. All functions: any thread. */
 #ifndef BASE_UTF8_H

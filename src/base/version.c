@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The version of the library (version.h). */
 #include <lockstep/version.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* State hashes and the chain that they form (chain.h). */
 #include "checkpoint/chain.h"
 

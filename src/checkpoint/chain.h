@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The chain: hashes of a run's states, by which the run can be verified (docs/verify.md).
  *
  * THE STATE HASH is a SHA-256 of everything on which the steps after a position depend, apart from

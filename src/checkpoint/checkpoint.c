@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Writes, reads, lists and removes checkpoint files.
  *
  * Words of this file (checkpoint.h):

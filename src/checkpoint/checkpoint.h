@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Checkpoints: files with everything that a run needs to go on as if it had never stopped. Each
  * checkpoint is one safetensors file,
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Resuming a run after an interrupt, a crash, or a loss of power. The *state* of a run is
  * everything in a checkpoint except weights and optimizer states; it contains the *position*, which
  * says how far the training has come (checkpoint.h). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Creates run directories. A run is not put into a directory that another run has used. */
 #include "checkpoint/run_dir.h"
 

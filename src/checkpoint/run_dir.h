@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The run directory, in which a run writes all its files: creating it (run_dir.c), and resuming the
  * run whose files it contains (resume.c). */
 #ifndef CHECKPOINT_RUN_DIR_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The saver: writes checkpoints (checkpoint.h) while a run goes on.
  *
  * While no worker has work, the coordinator (the thread that runs the training) copies the weights

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The saver: writes checkpoints (checkpoint.h) while a run goes on.
  * Threads: only the coordinator, the thread that runs the training, calls these functions. */
 #ifndef CHECKPOINT_SAVER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads the command line of the program: the options of verbs (subcommands, such as `init`) and
  * those of training. */
 #include "cli/cli.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* cli_main, which the program's main() calls: finds the verb (subcommand) and runs it, or trains a
  * run and prints its progress and its result. */
 #include "cli/cli.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The program `trainer`: arguments, signals and output. Everything that other programs can use as
  * well is in the library. A *verb* is a subcommand, such as `init` in `trainer init PATH`. */
 #ifndef CLI_CLI_H

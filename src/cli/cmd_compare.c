@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* trainer compare: shows several runs side by side, as text and as an HTML page. */
 #include "cli/cli.h"
 

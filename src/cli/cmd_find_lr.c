@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* trainer find-lr CONFIG: a learning-rate range test (train/range_test.h), as a table, as JSON and
  * as a picture. */
 #include "base/error.h"

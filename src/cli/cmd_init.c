@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* trainer init PATH: inspects the user's data, describes them, and writes a config that trains on
  * them. */
 #include "base/error.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The commands about this machine: `trainer devices` lists its devices, and `trainer bench`
  * measures how fast a config trains on them. */
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* trainer pack FOLDER --to FILE: packs a folder of images (data/pack.h), and how the program shows
  * the packing. */
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* trainer predict RUN INPUT… | --rows A:B: predicts files, or rows of the run's data. */
 #include "base/error.h"
 #include "base/host.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* trainer report: writes the report of a run as an HTML page. */
 #include "cli/cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* trainer runs: prints a table of the runs in a directory. */
 #include "cli/cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* trainer sweep CONFIG --vary KEY=VALUE,VALUE…: trains a config with all combinations of values. */
 #include "cli/cli.h"
 #include "cli/sweep.h"

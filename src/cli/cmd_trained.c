@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The common part of the verbs that use a trained model (eval, export, predict), and the verbs eval
  * and export. */
 #include "cli/verbs.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* trainer verify RUN|RECEIPT: verifies a run (ls_verify). */
 #include "base/clock.h"
 #include "base/host.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tables and texts that fit the width of the terminal. */
 #ifndef CLI_COLUMNS_H
 #define CLI_COLUMNS_H

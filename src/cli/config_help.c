@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* trainer --help config: prints every key of a config, by topic, as plain text. The descriptions in
  * the table of keys are Markdown, because docs/config.md contains them as well. */
 #include "cli/cli.h"

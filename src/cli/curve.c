@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "cli/curve.h"
 
 #include "cli/columns.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Plots the loss and the metric of a run over its epochs in a few lines of text, which are printed
  * at the end of the run. */
 #ifndef CLI_CURVE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Finds the directories of data and of the cache from the environment. */
 #include "cli/cli.h"
 

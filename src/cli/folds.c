@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Trains and predicts folds (folds.h). The runs are ordinary ones, in OUT.folds/1, 2, …, with the
  * keys data.validation = 1 / K and data.fold = 1, 2, … */
 #include "cli/folds.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* trainer CONFIG --folds K --wrong FILE: trains K times, each time without a part of the training
  * rows, the *fold*, and predicts the rows of the fold. Each training row is predicted once, by a
  * model that has not seen it. */

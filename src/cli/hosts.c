@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads the address and the secret of a run on several hosts. */
 #include "cli/cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* trainer init DATA --from FILE (init_from.h). */
 #define _DEFAULT_SOURCE /* realpath */
 #include "cli/init_from.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* trainer init DATA --from FILE: what the config has to say about a trained network with which
  * training begins. */
 #ifndef CLI_INIT_FROM_H

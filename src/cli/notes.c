@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Writes notes.jsonl (notes.h): a line about the program and the model, and the warnings of a run.
  * Also prints the layers of a model. */
 #include "cli/notes.h"

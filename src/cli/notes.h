@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Writes notes.jsonl in the run's directory: facts about a run that are not in its records and that
  * the pages of the run show.
  *

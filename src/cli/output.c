@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Prints results, errors and the progress of a run (the *view*), and writes records, the JSON lines
  * about a run, to the stream of --metrics. */
 #include "cli/output.h"

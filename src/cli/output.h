@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Output of the program: results and errors, the progress of a run on stderr, and records on a
  * stream (--metrics). */
 #ifndef CLI_OUTPUT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The name with which the user has called the program. Every message begins with it, and every help
  * text and every command that a message shows contains it. */
 #ifndef CLI_PROGRAM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Predicts some rows of the test set, and writes them as a JSON line for the page of a run
  * (samples.h). */
 #include "cli/samples.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Predicts some rows of the test set, for the pages of a run. */
 #ifndef CLI_SAMPLES_H
 #define CLI_SAMPLES_H

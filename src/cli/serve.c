@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The HTTP server of --serve: it shows a run in a browser, and reports its figures to Prometheus
  * (serve.h). */
 #include "cli/serve.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* --serve: an HTTP server with a page that shows a run in a browser while it trains, and with
  * metrics for a monitoring system. */
 #ifndef CLI_SERVE_H

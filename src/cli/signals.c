@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Signal handling: a signal interrupts the current run. */
 #include "cli/cli.h"
 

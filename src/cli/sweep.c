@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Parses the arguments of --vary, the *axes* of a sweep, and numbers the combinations of their
  * values. A *setting* is one element of an axis: a value for each key of the axis. */
 #include "cli/sweep.h"

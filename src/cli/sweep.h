@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A sweep: trains one config with every combination of the values of some keys.
  *
  *     const char *vary[] = {"lr=0.05,0.1", "devices,batch_size=1:256,2:512"};

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Verbs that use a trained model: eval, predict, export. Their common options select a run and
  * change its config. */
 #ifndef CLI_VERBS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The callers' side: gives orders to the progress thread (progress.c), and waits until they are
  * done.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The members of a run: processes, usually one on each host.
  *
  *     ls_cluster_open(&c, &options, &err);             joins the others over a transport

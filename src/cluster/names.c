@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Host names and origins of the members. The progress thread has the names and origins of its group
  * in c->peer. The callers have copies (ls_names_publish). A member's *origin* is its number in the
  * first group. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The progress thread, which owns the transport to the other members (processes) of the run. It
  * executes one *order* of its callers at a time: to join, to gather data, to sum, to regroup or to
  * close (cluster.h). During and between orders it sends signs of life, and watches the signs of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Internals of the cluster (the group of processes of a run), shared by the files of this
  * directory. cluster.h explains the words member, caller, order, group, fault, loss, node, arena
  * and piece. An *order* is a command of a caller to the progress thread; *memory order* has its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Sums over the shard tree: a reduce-scatter followed by an all-gather, piece by piece. cluster.h
  * explains the words. A *node* of a member is an array that has the sum of some of its shards; a
  * *piece* is a range of the array's floats. Piece p is owned by member p modulo the number of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Faults, signs of life, and the watch over the other members (processes) of a run. All functions
  * run on the progress thread.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The public all-reduce (<lockstep/collective.h>). It uses a communicator of the trainer (comm.h),
  * as if the array of each rank were the gradient of one shard. In a group of several ranks, a
  * communicator requires two things: the length of an array is a multiple of 16 floats, and the

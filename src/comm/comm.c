@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "comm/comm.h"
 
 #include "base/error.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Communicators of the library, which sum the ranks' gradients in host memory.
  *
  * A rank is one worker of the run. Each minibatch is cut into *shards*, and a rank computes the

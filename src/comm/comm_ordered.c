@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The `ordered` all-reduce: a reduce-scatter in tree order, followed by an all-gather.
  *
  * <lockstep/sys/communicator.h> explains the terms arena, partial sum, total and shard tree. The

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The fold: sums the gradients of one worker's shards while the worker computes them. comm.h
  * explains arena, leaf arena, shard tree, cover, part and spread mode. An *entry* is one partial
  * sum on the fold's stack.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The *card* of a model: a JSON text that describes the model, in the metadata of every safetensors
  * file that a run writes. A prediction therefore needs only that file:
  *

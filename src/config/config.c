@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads, writes and compares configs, and opens the data that a config names. Each key of a config
  * has a row in the table of config_rows.c. */
 #include "config/config.h"

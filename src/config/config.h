@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The config of a run: the checked values of the config file, with `--set` and the defaults
  * applied.
  *

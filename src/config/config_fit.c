@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Sets and checks the values of a config that depend on the data: metrics, loss, augmentation,
  * weights of classes. */
 #include "config/config.h"

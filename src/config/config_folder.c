@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Packs the folder of images that a config names (data/folder.h), and finds data that was moved
  * together with a run. The config then names the packed file and the new paths. */
 #include "base/error.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The table of the config's keys, with a row for each key, and the functions that read and write
  * the keys that are not plain numbers or texts. */
 #include "config/config.h"

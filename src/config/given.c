@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads the keys of `data` that the user sets before there is a config (given.h). */
 #include "config/given.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The keys of `data` that the user sets before there is a config: `trainer init PATH --set
  * data.target=y` looks at the data with these keys, as a run would. A loss of values says that the
  * targets are values. */

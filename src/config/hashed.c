@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Writes the keys that the hashes of a run's states contain (ls_config_write_hashed). */
 #include "config/config.h"
 

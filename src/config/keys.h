@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The table of the config's keys, one row each: reading and writing a config, the comparison of
  * recipes, `trainer --help config` and docs/config.md use it. */
 #ifndef CONFIG_KEYS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Computes the metrics of an evaluation from the *scores*, the model's outputs for its rows
  * (metrics.h). */
 #include "config/metrics.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Metrics of an evaluation. The devices compute the loss, and the accuracy of rows without weights,
  * as part of the forward pass. All other metrics are computed from the *scores*: the model's
  * outputs for all rows of the evaluation. One thread computes them, row after row, in integers or

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads a trained network with which training is to begin (origin.h). */
 #include "config/origin.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A trained network with which training is to begin: `trainer init DATA --from FILE`. */
 #ifndef CONFIG_ORIGIN_H
 #define CONFIG_ORIGIN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The values of data.pictures (picture_rule.h). */
 #include "config/picture_rule.h"
 

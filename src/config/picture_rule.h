@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The values of data.pictures: each is a name for a size and scales of pictures, by which they
  * become the rows of a network. */
 #ifndef CONFIG_PICTURE_RULE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Ranks rows by their scores, and counts decisions (ranking.h). The keys are sorted digit by digit
  * (radix sort), in linear time and in memory that the caller lends: qsort may allocate. */
 #include "config/ranking.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A yes-or-no decision about rows that have a score and are positive or negative: how well the
  * scores rank the rows (AUC, average precision), and how well a threshold decides (F1).
  *

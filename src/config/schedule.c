@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The schedule: the learning rate of every step (config.h). */
 #include "config/config.h"
 

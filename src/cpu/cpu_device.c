@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The devices of the CPU back end: the choice of the instruction set, the functions of the device
  * table, and the creation of ops. */
 #include "cpu/cpu_device.h"

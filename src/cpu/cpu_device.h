@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The CPU back end: its entry in the registry of back ends, and its devices. Each worker has a
  * device of its own. All devices stand for the same CPU; the index of a device only names its
  * worker.

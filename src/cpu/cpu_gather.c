@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The gather op: copies rows (examples) of the dataset, bytes or floats, into a batch of floats. A
  * line of pixels of an image is called an image row. The batch is stored in groups of sixteen rows,
  * side by side: element i of the sixteen rows of a group lies in the sixteen *lanes* of a vector

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Losses with target vectors. They are computed in plain C, because a training step has only a few
  * thousand of their numbers.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A worker's team: the worker's own thread and *helper* threads, which divide the outputs of an op.
  * A *job* is one call of ls_team_run. An *item* of a job is a part of the op's outputs, such as one
  * row or a few channels. A thread *claims* an item before it computes it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The ops that work on a whole arena instead of tensors: the updates of the optimizers, gradient
  * clipping, the update of running statistics, and digests. An arena is one array of all parameters,
  * or of all gradients. The ops work element by element and without fused multiply-adds. Therefore

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Ops for few rows: for batches of one to eight rows (examples), whose inputs have the layout `few`
  * or `flat`, and whose outputs have the layout `few` (see few.h). Such an op contains an op for the
  * layout `lanes` (lanes_op.h), the *inner op*, which has the parameters. If the inner op has code

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The layout `few`, in which tensors of at most eight rows (examples) are stored during an
  * evaluation or a prediction: forward passes without training.
  *

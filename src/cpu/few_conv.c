@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Convolution of one to eight images, in which sixteen channels of a pixel lie side by side (the
  * layout `few`, few.h).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The vector kernels for the layout `few`: batches of one to eight rows (examples), in which
  * sixteen *channels* of a pixel lie side by side (few.h). One table of functions per instruction
  * set.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Convolution by Winograd's algorithm of one to eight images, in which sixteen channels of a pixel
  * lie side by side (the layout `few`, few.h). Words: a *row* is one image of the batch; a *sixteen*
  * is sixteen channels; a *tile* is 2 × 2 outputs, which the algorithm computes from transformed

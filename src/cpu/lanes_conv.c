@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The convolution op: runs the passes and their kernels as lanes_conv_plan.c has planned them.
  * Words, as in lanes_op.h: a *row* is an image of the batch; a *lane* is one of the sixteen
  * positions of a vector; a *group* is sixteen rows, one in each lane; a *block* is two groups; a

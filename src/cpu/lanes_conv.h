@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A planned convolution. lanes_conv_plan.c writes the plan, and lanes_conv.c runs it.
  *
  * Words, as in lanes_op.h:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The plan of a convolution: its geometry, the kernels of each pass, and the memory that the
  * kernels need.
  *

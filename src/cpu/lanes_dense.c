@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The dense op: y = weights · x + bias, with a relu if one is fused.
  *
  * A row is an example of the batch. A *sixteen* is sixteen outputs, or sixteen inputs, whose

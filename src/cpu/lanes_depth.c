@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The depthwise convolution: each channel is convolved with a filter of its own. The threads of a
  * team divide the channels. In backward each thread also computes the gradient of its channels'
  * weights. In this file a row is an example of the batch, and a line of pixels is an image row. A

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Grouped convolution (ls_conv2d.groups), and the choice of the op for any convolution. In this
  * file a group is a group of channels. (In the other files a group is sixteen rows, that is
  * examples. base.groups is the number of groups in that sense.) Each group is a convolution of its

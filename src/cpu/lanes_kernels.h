@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The vector kernels of the CPU back end: one table of functions per instruction set.
  *
  * Words, as in lanes_op.h: a *row* is one example of the batch (a line of pixels is an *image

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Layer normalisation: each row (example) is normalised by itself, over all its values. The sixteen
  * rows of a group are normalised side by side, one in each lane of a vector (lanes_op.h). The sums
  * of a lane are added up in double; each addend is a sum of eight floats.

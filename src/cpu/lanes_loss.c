@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The loss op: softmax and cross-entropy. A row is an example of the batch. A group is sixteen rows
  * that are stored side by side, one in each lane of a vector; a block is two groups (lanes_op.h).
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Ops that mostly move data: concatenation of channels, nearest-neighbour upsampling, and padding
  * with zeros. The gradient of a pixel that was repeated is the sum of several gradients. In each
  * lane (one of the sixteen positions of a vector; lanes_op.h) these gradients are added one after

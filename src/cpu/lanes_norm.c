@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Batch normalisation, alone, followed by a relu, or followed by an addition and a relu.
  *
  * Reading and writing memory takes most of the time. Therefore the op makes few passes over memory:

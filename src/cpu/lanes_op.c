@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The layout `lanes`, and the functions that all ops on tensors in lanes share. A row is an example
  * of the batch. A group is sixteen rows, one in each lane of a vector (lanes_op.h). */
 #include "cpu/lanes_op.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The common part of ops on tensors in lanes. A lane is one of the sixteen positions of a vector.
  *
  * Why lanes. Libraries that put channels into vector registers pad the channels to sixteen. Then 20

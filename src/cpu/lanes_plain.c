@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* An op for plain (row-major) inputs. Rows that a caller passes are plain, and so is the output of
  * an export op, whose task is this conversion. The op contains an op in lanes (lanes_op.h), the
  * *inner op*. It copies its inputs into lanes before the inner op's forward, and copies their

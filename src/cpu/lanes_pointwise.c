@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Ops that compute element by element: the activation functions, addition, products and dropout.
  * Also export,
  * which copies to row-major order. A vector is sixteen adjacent floats; a lane is one of its

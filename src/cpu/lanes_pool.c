@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The pool op. A group is sixteen rows (examples) that are stored side by side, one in each lane of
  * a vector (lanes_op.h). */
 #include "base/error.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Winograd's algorithm for convolutions: plans of the passes, and their execution by a team of
  * threads. A *tile* is m × m outputs, which the algorithm computes from the *values* (transformed
  * numbers) at a number of *points*. A *block* is the tiles that a pass processes at a time. A

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Convolutions of stride 1 by Winograd's algorithm, and their gradients, in lanes. A *lane* is one
  * of the sixteen positions of a vector. A *group* is sixteen images, one in each lane. A *step* is
  * a distance in memory, in floats. An *eight* is a set of eight output channels whose weights are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Convolution (in messages, `kernel` is its filter), with a bias, a relu and pooling. Weights are
  * stored as [out][kh][kw][c / groups], where `groups` is the number of groups of channels.
  *

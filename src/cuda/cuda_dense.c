@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A dense layer: y = x·wᵀ + bias, with an optional relu. The op reads x in the order in which x is
  * stored. The weights of an output are stored in the order of x's elements: [out][h][w][c] if x is
  * channels last. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The device table: open, describe, bind, memory, copies, close. */
 #include "cuda/cuda_device.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A device of the CUDA back end: the state that one worker keeps for one GPU.
  *
  *     ls_cuda_device *d = ls_cuda_device_of(device);       any ls_device of this back end

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Translates CUDA's errors to Lockstep's errors. */
 #include "cuda/cuda_device.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Batch normalisation, alone, followed by a relu, or followed by an addition and a relu; and layer
  * normalisation. */
 #include "cuda/cuda_op.h"

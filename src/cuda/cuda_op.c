@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The parts that all ops of the CUDA back end share: memory, conversion of tensors between their
  * forms, and parameters. */
 #include "cuda/cuda_op.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The parts that all ops of the CUDA back end share. A row is an example of the batch. In names,
  * `half` means bf16.
  *

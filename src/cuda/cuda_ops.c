@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Creates ops: checks what every op's description must fulfil, then calls the setup function of its
  * kind. */
 #include "cuda/cuda_op.h"

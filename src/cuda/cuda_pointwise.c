@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Ops that compute element by element, in fp32 and in the order of x: activation functions
  * (*curves*), add, multiply and dropout. Add also computes in bf16. Also concat, which joins
  * channels, and export, which copies to row-major order. */

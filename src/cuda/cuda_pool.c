@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Average and maximum pooling, and upsampling. */
 #include "cuda/cuda_op.h"
 

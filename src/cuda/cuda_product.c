@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Layers that multiply (convolution, dense): the library's plans, the factors of their products,
  * and the gradient of the bias. The interface is in cuda_op.h. */
 #include "cuda/cuda_op.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The timeline of a GPU: the device table's spans_begin, spans_take and spans_end. A *span* is one
  * kernel or copy on a stream, with its name, begin and end.
  *

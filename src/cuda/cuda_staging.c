@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Copies between host and GPU by way of pinned memory, because CUDA makes the host's thread wait
  * for copies from and to other host memory. Uploads use equal parts of the pinned memory (slots) in
  * turn. The data of a download stay in pinned memory until the download's stream is synchronised.

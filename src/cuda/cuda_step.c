@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The ops of a training step that are no layers:
  * - the gather, which copies dataset rows (examples) into a batch in channels-last order
  * - the losses: softmax with cross-entropy, and the losses of target vectors

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Streams, events, waiting, the arguments of a training step on the GPU, and recordings. */
 #include "cuda/cuda_device.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "cuda/cupti_lib.h"
 
 #ifdef LS_HAVE_CUPTI

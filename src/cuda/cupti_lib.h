@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* CUPTI, NVIDIA's library that times the work of a GPU. The plugin loads CUPTI when a timeline is
  * requested and is not linked with it. Therefore the plugin also runs where CUPTI is not installed.
  * Tests link a test double of CUPTI instead (tests/doubles/cupti.c). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Lockstep's own kernels for convolutions of few channels (kernels/kernels.h, ls_k_conv): which
  * convolutions they compute, and how a plan runs them. They are a candidate beside cuDNN's engines
  * (math/choice.c). An op whose plan runs them can call the kernels itself, with the relu and the

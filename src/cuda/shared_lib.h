@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shared libraries that are loaded while the program runs, and the files from which the linked
  * libraries were loaded. Thread: any. */
 #ifndef CUDA_SHARED_LIB_H

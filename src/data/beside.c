@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "data/beside.h"
 
 #include "base/host.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Runs a function on another thread while its caller goes on. If no thread can be started, the
  * function runs when the caller waits for it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Lines of the summary of a CSV table. The kinds of columns are, in the table's words:
  *
  *     number, texts    inputs; each different text of a column is a *level*

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A summary of a CSV table, one line of text for each of its columns. `trainer init` prints these
  * lines, and a training run logs them. */
 #ifndef DATA_COLUMNS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Internals of data_csv.c, which reads a CSV table: its columns, as determined from the header and
  * from the config's keys (csv_header.c), its cells (csv_cells.c defines field, cell and level), and
  * its columns of dates (csv_dates.c). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads the cells of a CSV table, field by field, into rows of floats.
  *
  * A table is read row by row (data/table.h). A *field* is the text between two separators; a *cell*

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Columns of dates of a training table (csv.h).
  *
  * A column whose first value is a date or a time has dates, unless a key names the column. Each

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads the header of a CSV table, creates the table's columns, and applies the keys of the config
  * that name columns, such as data.drop. */
 #include "base/error.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Writes the summary of each column of a training table (ls_column_summary), after its rows were
  * read. */
 #include "base/host.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Datasets from arrays in files:
  *
  *     npy          data.x, data.y, data.test_x and data.test_y are names of .npy files, relative

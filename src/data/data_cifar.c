@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* CIFAR's binary formats: files of records without a header. A record is
  *
  *     a label, one byte; in CIFAR-100, another byte before it is one of 20 coarse classes and is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* {"name": "csv", "path": FILE, "target": COLUMN}: a table (data/table.h) with a header. The target
  * is a class, which is the text in the column COLUMN; or, with "labels": "values", a number. The
  * other columns form the row.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The IDX format of MNIST and similar datasets. All numbers are big-endian:
  *
  *     byte 0  0x00000803: images, three dimensions of unsigned bytes;

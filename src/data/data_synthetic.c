@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Synthetic images that a network can learn to classify. They need no files and no network
  * connection, and they are the same bytes on every machine because all arithmetic is on integers.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The kinds of datasets (kinds.def), and opening a dataset. */
 #include "data/dataset.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Datasets, used through a structure of function pointers (ls_dataset_ops).
  *
  *     ls_dataset *train, *test;

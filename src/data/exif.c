@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads the orientation from EXIF data (EXIF 2.32, 4.6): a TIFF header, and a directory of entries
  * of 12 bytes, one of which is the orientation in which the camera was held. */
 #include "data/image_kinds.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Finds the files of a dataset, and reads their bytes, which may be compressed. */
 #include "base/error.h"
 #include "base/host.h"

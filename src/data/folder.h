@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A folder of images as a data set: its list of images, decoding, and the cache of packed files
  * (pack.h).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Limits the total size of the packed files in the cache. */
 #include "data/folder.h"
 

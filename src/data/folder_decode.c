@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Decodes images on several threads, and passes them to a callback in the order of the list.
  *
  * The list is divided into chunks of consecutive images. A thread takes the next chunk of the list

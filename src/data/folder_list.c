@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Lists the images in a folder and finds their classes, the names of its subfolders. Computes the
  * *state* of the folder: a hash of its path and of the names, sizes and times of its images
  * (folder.h). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Packs a folder of images: writes the decoded and scaled images to a safetensors file, the *packed
  * file*, which training uses instead of the images (folder.h). Also decodes a folder into
  * memory. */

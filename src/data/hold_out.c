@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Holds rows out for validation: divides a training split into two datasets, one from which the run
  * learns and one on which it is evaluated. Each is a list of row numbers of the training split,
  * whose rows are not copied. */

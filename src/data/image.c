@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Detects the format of an image file, and converts its pixels. Reads PGM and PPM, as specified in
  * pgm(5) and ppm(5) of the netpbm project. */
 #include "data/image_kinds.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Decodes an image file, and scales it to the width, height and channels of a model's input.
  * Formats: PGM and PPM (binary, P5 and P6) and BMP; PNG, JPEG and WebP if libspng, libjpeg and
  * libwebp were found when Lockstep was compiled. These sources are compiled into the separate

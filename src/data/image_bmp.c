@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* BMP with a BITMAPINFOHEADER or a later header of Microsoft: 1, 4, 8, 16, 24 and 32 bits a pixel,
  * not compressed. All numbers are little-endian. */
 #include "data/image_kinds.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* JPEG files, read by libjpeg. */
 #include "data/image_kinds.h"
 

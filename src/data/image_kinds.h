@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The interface of an image format's decoder, and functions that the decoders share. Each format
  * has a file image_FORMAT.c, except PGM and PPM, which are in image.c. */
 #ifndef DATA_IMAGE_KINDS_H

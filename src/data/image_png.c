@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* PNG files, read by libspng. */
 #include "data/image_kinds.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* WebP files, read by libwebp. An animation is refused, because it is not a single image. */
 #include "data/image_kinds.h"
 

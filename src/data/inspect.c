@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Inspects data (inspect.h). Each kind of data is opened in the same way as for
  * training, so that the description shows the rows as training will get them. */
 #include "data/inspect.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Inspects data of unknown form at a path: which kind of data it is, and its properties. */
 #ifndef DATA_INSPECT_H
 #define DATA_INSPECT_H

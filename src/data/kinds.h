@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The interface of a kind of dataset (MNIST, a table, a folder of images, …), and functions that
  * all kinds share: finding and reading files (files.c), and rows in memory (dataset.c). dataset.h
  * defines row, target, split and preparation. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A hash table of the *levels* of a column, the different texts in it. */
 #include "data/levels.h"
 

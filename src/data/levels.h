@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The levels of a table's column: the set of the different texts that occur in it. prep/level.h
  * says which texts are one level. */
 #ifndef DATA_LEVELS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads rows for a trained model from tables and arrays, and converts them as the model's training
  * rows were converted, by its *preparation* (prep/prep.h). */
 #include "data/new_rows.h"

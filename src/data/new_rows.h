@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads rows for a trained model from the user's files, and prepares them as the training rows of
  * the model were prepared (prep/prep.h). */
 #ifndef DATA_NEW_ROWS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Rows of the calling program (own_rows.h). */
 #include "data/own_rows.h"
 

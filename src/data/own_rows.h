@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Rows of the calling program (lockstep/data_source.h): resident, or streamed.
  *
  * If the config asks for scales, rows and targets are scaled before they reach a device. The scales

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Packs a folder of images, which has one subfolder for each class: decodes the images once, scales
  * them to the model's input, and writes them to a safetensors file, the *packed file*. Training
  * maps this file instead of decoding images in every run. `trainer pack` writes a packed file where

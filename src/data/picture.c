@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Converts decoded pictures to the rows of a model: scales, cuts and rotates them (image.h). */
 #include "data/image.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Resizes decoded pictures as Pillow's Image.resize does, to the byte, and cuts out their centre as
  * torchvision's CenterCrop does (image.h). The shares of the samples are rounded to fixed point,
  * and the sums are sums of integers. So the results are bit-identical with all instruction sets. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Finds the functions that decode image files (pictures.h). */
 #include "data/pictures.h"
 

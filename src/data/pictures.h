@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The functions that decode image files, as a table. liblockstep links no image library, so it
  * cannot call the functions of data/image.h by name: they are compiled into the room picture, which
  * is part of the program, and of the library liblockstep_picture. The program passes the table of

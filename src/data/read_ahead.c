@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads a file with two blocks of memory: the caller uses one block while another thread reads the
  * next part of the file into the other block. */
 #include "data/read_ahead.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads a file from front to back while another thread already reads, decompresses and hashes the
  * bytes that follow. A file of less than 64 KiB is read without another thread.
  *

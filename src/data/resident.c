@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Datasets: the calls of an open dataset, resident rows, and refusals. */
 #include "data/dataset.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "data/row_blocks.h"
 
 #include "base/host.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A list of rows that grows row by row. Rows are stored in blocks of about 1 MiB. When a
  * dataset is filled from the list, the blocks are freed one by one from the end. Therefore list and
  * dataset together never need much more memory than the larger of the two alone. */

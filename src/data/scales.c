@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Scales of rows and targets (scales.h). */
 #include "data/scales.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Scales of rows and targets: mean and deviation of each target of a row, and of each channel of
  * its values. Networks learn numbers of mean 0 and deviation 1 best. A scale is stored in the
  * preparation (prep/prep.h), by which new rows are scaled, and predictions are converted back to

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads the text of a table field by field. Detects the text's encoding and the separator of fields
  * (table.h). */
 #include "data/table.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads the text of a table once, from front to back. A row is a line of the text, or several lines
  * if a field in quotes contains line ends. A field is the text between two separators; a field that
  * contains a separator, a quote or a line end is in quotes (RFC 4180). The file may be compressed

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Detects the form of targets in arrays: values, or classes that are numbered from 0 or 1, have a
  * label of their own each, or are one-hot (targets.h). */
 #include "data/targets.h"

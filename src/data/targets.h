@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Detects the form of targets in arrays. They are values, or classes; classes are numbered from 0,
  * numbered from 1, a class for each different label, or one-hot (a row of zeros with a single 1).
  */

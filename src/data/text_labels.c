@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Makes numbers of labels that are texts (text_labels.h). */
 #include "data/text_labels.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Labels that are texts in an array, as numpy.array(["cat", "dog"]) has them. */
 #ifndef DATA_TEXT_LABELS_H
 #define DATA_TEXT_LABELS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Rows of new data with values that are unknown to the model (unknown.h). */
 #include "data/unknown.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Rows of new data with values that are unknown to the model (prep/prep.h): which they are, and the
  * words in which the first of them are reported. */
 #ifndef DATA_UNKNOWN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE /* for dladdr; no other file of this directory defines it */
 #include "device/registry.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "device/registry.h"
 
 #include "base/error.h"

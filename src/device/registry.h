@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Back ends, their plugins, and lists of their devices: the internal part of
  * <lockstep/device_pool.h>. */
 #ifndef DEVICE_REGISTRY_H

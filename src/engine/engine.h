@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The engine: data-parallel training of one model by several workers.
  *
  * A worker is a thread with its own device and its own replica of the model. The engine is told

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Allocates and frees the exchange, the memory that the coordinator and the jobs of the workers
  * share.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The exchange: memory that the coordinator (the thread that hands out work) and the jobs of the
  * workers share. Internal to the engine (see engine/engine.h). */
 #ifndef ENGINE_EXCHANGE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A *fault* is one failure of a worker or process, as a value. It is passed from the function that
  * detects the failure to the record that reports it. */
 #ifndef ENGINE_FAULT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The feed: the buffer for training rows that are read shortly before their step. It has
  * LS_IN_FLIGHT *slots*; a slot has the rows of one minibatch. `images` are the values of the rows,
  * which need not be images. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The feed: buffers for *streamed* training rows, which are read shortly before their step. The
  * feed contains a row from the time when the row is read until its step has ended. */
 #ifndef ENGINE_FEED_H

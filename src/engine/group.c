@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Groups: the assignment of shards to workers, the creation of a group, and the removal of workers
  * after a failure.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The forward pass over rows of the test subset. The rows
  * are cut into minibatches, and each minibatch into shards. A *tally* is the loss and the number
  * of correct rows, summed over the rows of one shard or over all rows. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Inference: the forward pass of a model over rows, on one device. All callers use the same code:
  *
  *     evaluation in a run        all test rows, by the replicas that are trained (worker.c)

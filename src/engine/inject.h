@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Fault injection: for tests, and for users who want to see which failures a run survives.
  *
  *     worker=1,step=120,kind=stall,stage=merge,seconds=20

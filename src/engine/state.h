@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Data structures of the engine, shared by the files of this folder only. Terms (see
  * engine/engine.h): the *coordinator* is the thread that hands out work; a *range* is one step or a
  * few consecutive steps, a *job* is other work of all workers; the live workers form a *group*,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "engine/view.h"
 #include "base/digest.h"
 #include "engine/worker.h"

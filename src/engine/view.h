@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Observation of an engine: no function in this file changes what is computed. Terms (see
  * engine/engine.h): the *coordinator* is the thread that hands out work; a *range* is one step or a
  * few consecutive steps; a *job* is other work of all workers; rows are *resident* if the devices

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Waiting: the coordinator waits for the reports of a step, or for the end of a job, and watches
  * the workers' signs of life meanwhile. Terms (see engine/engine.h): a *range* is one step or a few
  * consecutive steps, sent to a worker at once; a *merge* is an all-reduce, in which the workers of

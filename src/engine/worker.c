@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The jobs of a worker. A *job* is work of all workers that is not a step. It runs on the worker's
  * thread, with the worker's device and *replica* (its copy of the model).
  *

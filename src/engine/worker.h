@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Declarations for the files whose functions run on a worker's thread. Terms (see engine/engine.h):
  * a *job* is work of all workers that is not a step; a *range* is one step or a few consecutive
  * steps; the live workers form a *group*, which merges (all-reduces) gradients; the *exchange* is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The steps of a worker, which it runs in one of two ways. Terms (see engine/engine.h): a *range*
  * is one step or a few consecutive steps, sent to a worker at once; a *group* is the set of workers
  * that merge (all-reduce) their gradients; a *fold* is the set of partial sums of a worker's

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Arrays in mapped files: NumPy's .npy (also inside .npz files, see npz.c) and tensors of
  * safetensors files. No size in a header is trusted before it has been compared with the
  * file's size. Formats: NEP 1 (numpy/lib/format.py) and the description in safetensors'

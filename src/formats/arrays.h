@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Arrays of numbers in mapped files: .npy and .npz files, and tensors of safetensors files. */
 #ifndef FORMATS_ARRAYS_H
 #define FORMATS_ARRAYS_H

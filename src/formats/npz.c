@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #define _DEFAULT_SOURCE /* for MAP_ANONYMOUS */
 /* NumPy's archives of arrays: ZIP files (PKWARE's APPNOTE 6.3, sections 4.3 and 4.5.3) of .npy
  * files, stored or deflated. No size in the directory is trusted before it has been compared with

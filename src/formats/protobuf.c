@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "formats/protobuf.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Writes and reads protocol buffers. Writing appends fields to a message (a buffer), and whole
  * messages as fields of other messages. Reading goes through the fields of a message in memory.
  *

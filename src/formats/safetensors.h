@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The safetensors file format: a JSON header followed by the data of named tensors.
  *
  * Source: the format's description in its reference implementation (8-byte little-endian header

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Definitions shared by the safetensors reader and writer. */
 #ifndef FORMATS_SAFETENSORS_FORMAT_H
 #define FORMATS_SAFETENSORS_FORMAT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads safetensors files. Before any tensor is read, the whole header is checked: the tensors must
  * cover the rest of the file without gaps and overlaps. If the file contains the state of a run
  * (safetensors.h), its checksum is verified as well. The file is read, not mapped: if it shrinks

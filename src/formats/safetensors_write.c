@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Writes safetensors files. A file that contains the state of a run (safetensors.h) has a checksum
  * in its header, before the data that the checksum covers. Therefore the bytes of such a file are
  * generated twice: first to compute the checksum, then to write the file. */

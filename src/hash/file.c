@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The SHA-256 of a file (hash.h). */
 #include "base/error.h"
 #include "base/plain_file.h"

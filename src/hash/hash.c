@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "hash/hash.h"
 
 #include <nettle/hmac.h>

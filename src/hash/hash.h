@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* SHA-256, HMAC-SHA-256, CRC-32, and checksums that locate a changed line of a text. SHA-256 takes
  * bytes in pieces:
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "hash/inflate.h"
 
 #include <stdint.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Decompresses deflate data (RFC 1951) that is completely in memory, such as a member of a ZIP
  * file. data/files.c reads files in the gzip format. */
 #ifndef HASH_INFLATE_H

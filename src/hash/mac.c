@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "hash/mac.h"
 
 #include <nettle/umac.h>

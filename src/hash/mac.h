@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A message authentication code: UMAC with tags of 128 bits (RFC 4418). A receiver who has the key
  * can tell by a message's *tag* whether somebody who has the key has sent exactly these bytes under
  * this number. Compared with HMAC-SHA-256 (hash.h) it is several times as fast, but each number may

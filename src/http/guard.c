@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Implements the protections that guard.h describes. Threads of a server:
  *
  * - libmicrohttpd's own threads, called the *daemon*, report connections and their *phases* (the

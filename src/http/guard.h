@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* An HTTP server on libmicrohttpd with two protections. A client cannot prevent other clients from
  * being answered. A request that a web page of another server makes a browser send is refused.
  *

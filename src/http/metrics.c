@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "http/metrics.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Counters, gauges and histograms in Prometheus' text format, for a monitoring system to fetch.
  *
  *     static metrics all;                                  // zeroed memory of the caller

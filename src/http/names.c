@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Checks the names by which a request addresses the server, in its headers Host and Origin
  * (http_names in guard.h). */
 #include "http/guard.h"

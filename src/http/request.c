@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Checks how a request says where its body ends, and takes the path from its target (guard.h). */
 #include "http/guard.h"
 

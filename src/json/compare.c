@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Compares JSON values (compare.h). */
 #include "json/compare.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Comparison of two JSON values. */
 #ifndef JSON_COMPARE_H
 #define JSON_COMPARE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Internals of a JSON document, for the files of this directory. */
 #ifndef JSON_DOC_H
 #define JSON_DOC_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads the members of a JSON object. Error messages contain line and column (fields.h). */
 #include "json/fields.h"
 

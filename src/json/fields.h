@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads the members of a JSON object. Every error has a position.
  *
  *     ls_fields f;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* JSON documents: reads them, and reports errors with the position of a node, its *origin*
  * (doc.h). */
 #include "json/json.h"

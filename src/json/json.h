@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A strict JSON reader that records line and column of every node.
  *
  *     ls_json *doc;

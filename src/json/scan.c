@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The strict parser of JSON: scans tokens, checks their order and builds the tree in one pass. */
 #include "base/error.h"
 #include "base/host.h"

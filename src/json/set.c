@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Applies `--set a.b=v` to a document. */
 #include "json/json.h"
 

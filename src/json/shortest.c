@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Finds the shortest decimal digits of a number with exact integer arithmetic.
  *
  * Problem: a number is to be printed with the fewest digits that read back as the same number. It

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Formats numbers with the fewest digits that read back as the same number, in the form of printf's
  * %g.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Writes JSON, on one line or indented, into a reusable buffer.
  *
  *     ls_json_writer w;

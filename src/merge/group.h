@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The common part of all communicators, which add the gradients of the workers of a process.
  * <lockstep/sys/communicator.h> explains the terms group, rank, arena, shard, partial sum, total
  * and shard tree.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "merge/tree.h"
 
 int ls_tree_middle(int lo, int hi)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The shard tree, which fixes the order in which gradients are added, and the buckets, which divide
  * gradients for merging.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "merge/weights.h"
 
 #include "merge/tree.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The sum of the weights of rows: of a minibatch, by which the sum of its gradients is divided, and
  * of the rows of an evaluation. */
 #ifndef MERGE_WEIGHTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Warns if the data of a run have changed since the run, by its first record. */
 #include "model/trained.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Evaluates a trained model (evaluate.h). */
 #include "model/evaluate.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Evaluates a trained model on its opened data: the numbers of the run's own records, on any number
  * of devices. */
 #ifndef MODEL_EVALUATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Files of a model for other programs (export.h). */
 #include "model/export.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Writes a trained model to a file for other programs: its weights as a safetensors file, or the
  * whole network as an ONNX file. The user has named the file: symbolic links are followed
  * (ls_follow_links), and an existing file is replaced only when the new one is complete. */

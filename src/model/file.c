@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A model from its file: opening it, rows of a table from fields, the names of classes. */
 #include "model/inference.h"
 

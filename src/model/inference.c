@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The state that a trainer and all models of its model share for predictions (inference.h). */
 #include "model/inference.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The structures of predictions, for the files of this room alone. */
 #ifndef MODEL_INFERENCE_H
 #define MODEL_INFERENCE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Models: unchanging copies of weights (model.h), and predictions with them. */
 #include "model/inference.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Models (unchanging copies of a trainer's weights), and the state for predictions that a
  * trainer and its models share. */
 #ifndef MODEL_MODEL_H

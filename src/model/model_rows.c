@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Rows in a file, for a model in memory (ls_rows in model.h). */
 #include "model/inference.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The meaning of a model's outputs (outputs.h). */
 #include "model/outputs.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The meaning of a model's outputs: probabilities, the predicted class, predicted values. */
 #ifndef MODEL_OUTPUTS_H
 #define MODEL_OUTPUTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Evaluates and predicts rows with a trained model on all devices (predict.h). Each worker creates
  * a replica for its part of the shards. */
 #include "model/predict.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Forward passes of a trained model over rows, on all devices, without gradients. */
 #ifndef MODEL_PREDICT_H
 #define MODEL_PREDICT_H

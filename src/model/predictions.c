@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Predictions of rows and what they mean (predictions.h). */
 #include "model/predictions.h"
 

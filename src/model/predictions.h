@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Predictions of rows and what they mean: classes with their probabilities, or values in the unit
  * of the user's data.
  *

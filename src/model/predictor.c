@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Predictors: compute predictions with the weights of models.
  *
  * A *predictor* has a device, a replica (a copy of the model) and a thread of the library. It

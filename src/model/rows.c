@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Rows for a trained model (rows.h). */
 #include "model/rows.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Rows for a trained model: rows of its data, or new rows in a table, an array, a folder or a
  * picture.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Opens a finished run for use: its config, its model, its weights and its data.
  *
  *     ls_trained_options o = {.path = "runs/20240131-093000-lenet", .needs_data = true, …};

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Lists the rows that a model predicts wrong (wrong.h). */
 #include "model/wrong.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The rows that a model predicts wrong, the most confident mistakes first, or the largest errors of
  * a model that predicts values. Labels that are wrong themselves are usually among the first, if
  * the model was not trained on the rows.

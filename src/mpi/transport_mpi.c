@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* liblockstep-mpi.so: the transport between the processes (*members*) of a run over MPI's
  * point-to-point messages. <lockstep/sys/transport.h> describes the functions of a transport. A
  * *transfer* is one message that is sent or received.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Blocks: lists of layers that a model defines once and uses several times.
  *
  *     "blocks": {"same": [{"type": "conv2d", "out": "$out", …}, …]},

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Decides which neighbouring layers are offered to a back end as one op. A *form* is such a list of
  * layers (plan.h). */
 #include "nn/plan.h"

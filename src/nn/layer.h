@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Functions that the files of the layer types (layer_*.c) share. Any thread; no function
  * allocates. */
 #ifndef NN_LAYER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The element-wise activations: {"type": "relu"}, {"type": "leaky_relu", "slope": 0.01}, relu6,
  * {"type": "clip", "min": -1, "max": 1}, sigmoid, {"type": "hard_sigmoid", "slope": 0.1667,
  * "offset": 0.5}, tanh, {"type": "gelu", "approximate": "none"}, silu, hard_swish and {"type":

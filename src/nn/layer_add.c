@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* {"type": "add", "with": "name"} adds the output of the layer before it (or of the layer "from")
  * and the output of the layer "name". {"type": "concat", "with": "name"} concatenates the channels
  * of these two outputs; the channels of the layer "name" come last. {"type": "multiply", "with":

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* {"type": "batch_norm", "epsilon": 1e-5, "momentum": 0.1}
  *
  * In training, each channel is normalised to mean 0 and variance 1 over the rows and pixels of a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* {"type": "conv2d", "out": 20, "kernel": 3 | [3, 3], "stride": 1, "padding": 0, "dilation": 1,
  * "groups": 1, "bias": true} */
 #include "nn/layer.h"

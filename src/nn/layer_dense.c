@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* {"type": "dense", "out": 128 | "classes", "bias": true} */
 #include "nn/layer.h"
 

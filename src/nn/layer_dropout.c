@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* {"type": "dropout", "p": 0.5}: in training each value is set to 0 with probability p (*dropped*),
  * and the other values are multiplied by 1/(1 − p). The seed, the epoch and the row's index in the
  * dataset decide which values are dropped. The distribution of the rows over devices has no

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* {"type": "flatten"}: reads an image as a vector in c, h, w order. The layer computes and moves
  * nothing: it has no op, and the layers that read its output read its input instead. */
 #include "nn/layer.h"

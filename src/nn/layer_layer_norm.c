@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* {"type": "layer_norm", "epsilon": 1e-5}
  *
  * Each row is normalised to mean 0 and variance 1 over all its values, then each value is

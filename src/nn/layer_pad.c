@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* {"type": "pad", "padding": 1 | [1, 1] | [0, 0, 1, 1]}: adds zeros around an image; four numbers
  * are those at the top, left, bottom and right. A convolution whose padding differs from side to
  * side is a pad and a conv2d without padding. */

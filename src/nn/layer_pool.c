@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* {"type": "avg_pool", "kernel": 2 | [2, 2], "stride": 2, "padding": 0 | [0, 0] | [0, 0, 0, 0],
  * "ceil_mode": false, "count_include_pad": false}, and max_pool with the same keys, except the last
  * one. The default stride is the size of the kernel. {"type": "global_avg_pool"} computes the mean

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* {"type": "upsample", "scale": 2 | [2, 2]}: repeats each pixel scale[0] times vertically and
  * scale[1] times horizontally. */
 #include "nn/layer.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The table of losses, and the check of targets. The first value of an entry is the name in the
  * config; loss.h explains the other values. */
 #include "nn/loss.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Losses: the functions that training can minimise. The table in loss.c has one row for each
  * loss. */
 #ifndef NN_LOSS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Parses a model from its JSON and draws its initial weights. */
 #include "nn/network.h"
 

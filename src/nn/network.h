@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The model: an immutable graph of layers with their shapes and tensors.
  *
  * A model is parsed once, before any worker starts. After that all threads may read the model, and

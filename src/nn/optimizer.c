@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The optimizers. The table below has one row for each optimizer. */
 #include "nn/optimizer.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The configuration of the optimizer: how a step changes the weights. It does not change after
  * parsing, and all replicas share it. */
 #ifndef NN_OPTIMIZER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Creates the ops of a plan, runs them, and describes them. The layout of memory is in
  * plan_memory.c.
  *

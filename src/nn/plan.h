@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A plan: the ops that compute the model for a fixed number of rows, and the layout of their
  * memory.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The memory of a plan: computes when each buffer is needed, computes the offsets of the buffers,
  * and binds the ops to the buffers (gives the ops the addresses).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads one layer: its type, name, inputs and shape. Also implements the functions of layer.h. */
 #include "base/error.h"
 #include "nn/layer.h"

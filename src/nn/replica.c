@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Creates a replica: its plans, arenas and data.
  *
  * Words of this file (replica.h, plan.h):

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A replica: one device's copy of the model, with all memory that a step needs.
  *
  * Threads: all functions are called on the device's worker thread unless they say otherwise. After

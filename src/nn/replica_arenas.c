@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The arenas of a replica: their layout, the ops that update them, and the import and export of
  * weights.
  *

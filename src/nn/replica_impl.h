@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Internals of a replica, for the files that create it and run it. replica.h and plan.h explain the
  * terms.
  *

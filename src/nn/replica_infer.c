@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Inference: the forward pass without a backward pass. The rows are computed in blocks. After each
  * block the host downloads the block's loss, its number of correct rows and, if the caller wants
  * them, its scores (the outputs of the model). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Updates by pieces (replica.h). The caller's function writes a piece of the total to a small
  * array. An op of the optimizer then updates the weights of this piece, before the next piece is
  * computed. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The functions of a replica that run in every step. They allocate nothing.
  *
  * A step is a *program* (replica_impl.h): a list of *segments*. A segment is a sequence of ops,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Writes and reads the tensors of a model as groups of tensors of a safetensors file. */
 #include "nn/safetensors.h"
 

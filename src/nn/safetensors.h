@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The weights of a model, and other arrays with one number per weight, in safetensors files
  * (formats/safetensors.h). model.h explains the terms tensor, parameter, running statistic and
  * canonical weights. */

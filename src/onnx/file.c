@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Encodes the parts of an ONNX file as protocol buffers. */
 #include "onnx/file.h"
 

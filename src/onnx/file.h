@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Writes an ONNX file as protocol buffers: nodes, constants, inputs and outputs. The field numbers
  * are those of onnx.proto. A failed allocation marks a buffer as failed (base/buffer.h); the caller
  * checks this at the end. Only one thread may use an ls_onnx_file. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Converts a model's layers to nodes of an ONNX graph. A layer's output has the name of the layer.
  * In the graph, images have four dimensions and vectors two. In a model, a layer can read a vector
  * of n features as an image of n × 1 × 1, or such an image as a vector. In the graph, a Reshape

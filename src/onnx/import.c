@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads a model from an ONNX file: the values of the graph, and its nodes in order (import.h). */
 #include "onnx/importer.h"
 #include "onnx/rows.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads a model and its weights from an ONNX file, so that they can be trained on.
  *
  * The way of a file through the sources:

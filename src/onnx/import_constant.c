@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Constants of an ONNX graph: decodes the numbers of tensors that the file, or another file beside
  * it, has. The numbers of most tensors stay where they are in the mapped file. */
 #include "onnx/importer.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Constants that a graph computes: shapes, and what follows from them. Such a constant has at most
  * LS_ONNX_FOLDED numbers. The number of rows is the symbol LS_ONNX_BATCH, with which no operator
  * computes. */

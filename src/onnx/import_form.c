@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Formulas: the operators that compute value by value. Layers such as hard_swish and gelu are
  * written out in many ONNX files, in different orders. A node's output is therefore kept as a
  * formula over the output x of a layer (ls_form), and the next node changes the formula:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What all files that read an ONNX graph share: messages that name a node, attributes, and values
  * by name. */
 #include "onnx/importer.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Operators that become layers: convolutions, products, pools, norms, concatenations. */
 #include "onnx/importer.h"
 

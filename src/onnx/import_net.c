@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Writes layers as a config has them, with their weights in the order of the canonical weights:
  * layer by layer, and in each layer weight, bias, running_mean, running_var. */
 #include "onnx/importer.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Operators that change the shape in which the graph sees values and move nothing: their output is
  * the same layer with another view. */
 #include "onnx/importer.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* State and functions of reading a model from an ONNX file, shared by the files import*.c. import.h
  * describes the whole way. One thread uses an ls_import. */
 #ifndef ONNX_IMPORTER_H

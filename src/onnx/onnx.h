@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Exports a model as an ONNX file for inference.
  *
  * The file has ONNX IR version 8 and uses version 17 of the standard operators. The input of the

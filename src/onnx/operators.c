@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "onnx/operators.h"
 
 #include <stddef.h>

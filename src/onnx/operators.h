@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Operators that stand for one layer without weights, which computes value by value. Both writing
  * (graph.c) and reading (import_form.c) use this table. */
 #ifndef ONNX_OPERATORS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Field numbers of onnx.proto, by message, and the numbers of its types; used to write and to read
  * ONNX files. */
 #ifndef ONNX_PROTO_H

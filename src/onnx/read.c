@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads an ONNX file (read.h). */
 #include "onnx/read.h"
 

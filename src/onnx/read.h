@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads the bytes of an ONNX file into a list of nodes, tensors, inputs and outputs.
  *
  * The lists point into the mapped file: names are texts without a terminating zero, attributes and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Writes the nodes that convert rows of the user's files to the input of the first layer. Names of
  * constants and of nodes' outputs contain a colon, so that they differ from the names of inputs. */
 #include "onnx/rows.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Writes the part of an ONNX graph that converts rows, as they are in the user's files, to the
  * input of the first layer: the graph's inputs, the nodes of the preparation (prep/prep.h), and the
  * metadata that describe input and output. */

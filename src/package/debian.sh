@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # debian.sh [--copy] TREE: puts the folder debian/ of the Debian source package into TREE, an unpacked release archive.
 # With --copy TREE is made first, from the sources beside this script without what builds have left among them.
 # Names and contents of src/package/debian have @SOVERSION@ in place of the version of the SONAME, which comes from

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Removes the files that the last `cmake --install` of this build installed, and Lockstep's folders that are then empty.
 #   cmake -D BUILD=<folder> -P uninstall.cmake      (the environment variable DESTDIR is used if it is set)
 set(manifests "") # without the components of Debian packages, whose files dpkg removes

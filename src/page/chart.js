@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Functions that the pages have in common: elements for text and tables, formats of numbers, and charts. The contents of
  * records are inserted as text, never as markup. */
 'use strict';

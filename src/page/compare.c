@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Compares runs. A row of the comparison is a figure, such as the accuracy, or a key in which the
  * configs of the runs differ (compare.h). */
 #include "page/compare.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Compares runs: the keys in which their configs differ, their final figures, and a page that draws
  * their curves in the same charts.
  *

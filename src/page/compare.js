@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Draws the curves of several runs in the same charts: the page of `trainer compare`. */
 
 /* ---- records ---------------------------------------------------------------------------------------------- */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Finds the facts of a run that a table of runs shows. They are in the run's records, the JSON
  * lines of metrics.jsonl (facts.h). */
 #include "page/facts.h"

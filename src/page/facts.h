@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The facts of a run that a table of runs shows, such as its state and its best accuracy. They are
  * found in the run's records.
  *

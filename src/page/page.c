@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Writes the page of a run, and reads the metrics file of a run for it. */
 #include "page/page.h"
 #include "page/facts.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The page of a run: one HTML file that contains page.css, chart.js, report.js and the run's
  * records. The scripts draw the records.
  *

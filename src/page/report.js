@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Draws a run from its records. The page contains them or, while the run is in progress, requests them from the
  * server's path /records. The contents of records are inserted as text, never as markup. */
 

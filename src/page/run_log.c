@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Collects the records of a run. Steps need bounded memory: when there are LS_RUN_STEPS full
  * entries, adjacent entries are merged in pairs, and `width` is doubled. Every entry but the last
  * stands for `width` steps. */

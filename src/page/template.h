@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Fills in pages: replaces marks <!--NAME--> by text. Used only in src/page. */
 #ifndef PAGE_TEMPLATE_H
 #define PAGE_TEMPLATE_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # cmake -D HTML=page.html -D "SCRIPTS=chart.js|report.js" -D STYLE=page.css -D NAME=ls_page_text -D OUT=text.c -P text.cmake
 #
 # Writes a page, with its style and scripts inserted, as an array of C. It converts the files' hexadecimal digits by

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Converts encoded pictures to rows of a model. This file uses only public functions of the library
  * that contains the model, so that it can be built as a library of its own. */
 #include "base/error.h"

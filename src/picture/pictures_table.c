@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The table of the functions that decode image files (data/pictures.h). */
 #include "data/pictures.h"
 

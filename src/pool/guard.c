@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Two parts of a pool: protection from deadlocks, and the latch for the first error. pool.h
  * explains both. In this directory only this file and topology.c define _GNU_SOURCE. */
 #define _GNU_SOURCE /* for MADV_WIPEONFORK */

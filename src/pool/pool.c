@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The functions that a pool's owner calls: submitting jobs, waiting for them, cancelling, clearing.
  * (The *owner* is the one thread that submits jobs and waits for them.) */
 #include "pool/pool.h"

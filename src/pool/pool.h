@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Internal part of <lockstep/pool.h>: data that the owner and the workers share.
  *
  * Terms: the *owner* is the thread that submits jobs and waits for them. A worker runs on one of

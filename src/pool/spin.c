@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Decides whether a waiting thread spins or sleeps.
  *
  * Waking a sleeping thread takes some tens of microseconds, on some machines a hundred; a spinning

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Workers whose jobs do not return: abandoning such workers, and destroying a pool that has such
  * workers. pool.h explains lent threads and phases. */
 #include "base/error.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Creation of a pool (options, CPUs, memory, threads), and its release. */
 #include "base/error.h"
 #include "base/host.h"

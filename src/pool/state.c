@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Information about a pool's workers: pending jobs, abandoned workers, statistics. */
 #include "base/error.h"
 #include "base/sized.h"

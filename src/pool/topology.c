@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Finds the CPUs that this process may use, and assigns them to workers.
  *
  * Parameters called `root` are a prefix of the paths under /sys and /proc. The library passes "";

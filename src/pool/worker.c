@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The functions of a worker, which runs on a thread of the pool, on a lent thread, or on the
  * owner's thread. pool.h explains lent threads, borrowed workers and phases. */
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads dates and times, and takes them apart (date.h). Days are counted by the rule of the
  * Gregorian calendar, which repeats every 400 years; in the computation a year begins in March, so
  * that the leap day is its last. */

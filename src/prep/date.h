@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Dates and times in the fields of tables, and the numbers into which they are taken apart.
  *
  * A date is written as

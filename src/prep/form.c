@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Compares texts that may be in different Unicode normal forms: an é may be one character, or an e
  * and a combining accent. File names occur in both forms, depending on the file system. The
  * comparison decomposes both texts, character by character, and sorts the combining marks of each

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Compares the levels of a column (level.h). */
 #include "prep/level.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Says which texts are the same level of a column, or the same class. This is the only place that
  * says it: training, new rows and targets ask these functions.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Parses the numbers in the fields of tables, to the double that strtod returns. Most of them have
  * few digits. Then the mantissa and the power of ten are exact doubles, so their product or
  * quotient is rounded only once and has the bits of strtod's result. ls_number_scan divides longer

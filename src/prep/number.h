@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Parses fields of tables in the forms in which spreadsheets, pandas, R and SQL write them:
  * numbers, words for missing values, and other kinds of text. Spaces around a number or a word are
  * ignored. The functions do not depend on the locale, except those that require the "C" locale. Any

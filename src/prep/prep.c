@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Creates descriptions of rows (prep.h), and applies them to rows. */
 #include "prep/prep.h"
 

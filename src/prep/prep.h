@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Preparation of rows: how a row of the user's data becomes the floats that a network reads.
  *
  * An ls_prep describes a preparation. Training, evaluation, prediction and export use the same

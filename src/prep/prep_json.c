@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Writes and reads descriptions of preparations (prep.h) as JSON. */
 #include "prep/prep.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Writes and reads how pictures are resized (resize.h). */
 #include "prep/resize.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* How pictures are resized before their centre is cut out: the description, and its JSON (prep.h).
  * data/picture_resize.c does it. */
 #ifndef PREP_RESIZE_H

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Builds the wheel. It contains the package, liblockstep.so, liblockstep_picture.so if that file is in the same folder,
 the system libraries that these two need, and the licences of all of them.
 

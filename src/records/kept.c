@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Compares a run's file of records with the mark in the run's checkpoint. */
 #include "records/kept.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The state of a run's file of records when the run is resumed. A checkpoint contains a *mark*:
  * the length that the file had when the checkpoint was written, and checksums of its lines. */
 #ifndef RECORDS_KEPT_H

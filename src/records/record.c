@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Renders records (the events of a run, record.h), each as one JSON object. train/README.md lists
  * the keys. */
 #include "records/record.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* *Records*: the events of a run as structs, such as the end of a step, an evaluation or a fault.
  * *Sinks* (sink.h) receive the records and store or show them. A sink that wants text gets each
  * record as a line of JSON. Other sinks read the structs. src/train/README.md lists the keys of the

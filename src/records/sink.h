@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* *Sinks*: destinations of a run's records (the events of the run, record.h), such as a file or a
  * callback. A run has at most LS_SINKS_MAX sinks. */
 #ifndef RECORDS_SINK_H

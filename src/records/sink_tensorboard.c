@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The sink for TensorBoard: writes a run's records (record.h) to an event file. The format is
  * TFRecord (length, masked CRC-32C of the length, data, masked CRC-32C of the data) with messages
  * of event.proto and summary.proto, as TensorFlow documents them. The buffers in which events are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Writes the timeline of a run as a Chrome trace. trace.h explains spans, tracks, marks, ranges and
  * the coordinator. */
 #include "records/trace.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The timeline of a run, as a Chrome trace.
  *
  * A *span* is an interval of time with a name. A *track* is a horizontal line of spans in the

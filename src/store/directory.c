@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Creates directories whose names survive a loss of power, and locks directories. */
 #include "base/error.h"
 #include "base/host.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Writes files that are either complete or absent after a crash: the contents go to a file with a
  * hidden name, which then replaces the old file. */
 #include "store/durable.h"

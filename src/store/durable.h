@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Durable files: a file is either complete or absent, and a complete file survives a loss of power.
  * To *sync* a file or directory is to wait until its contents are on the disk (fsync).
  *

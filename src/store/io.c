@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE /* for sync_file_range; only this file of the directory needs it */
 #include "store/io.h"
 

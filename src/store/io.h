@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The system calls of src/store. A system call that a signal interrupts is repeated, except close.
  * Functions with the result type int and without a comment on the result return the operating
  * system's error number, 0 on success. `folder`: descriptor of a directory, or AT_FDCWD (the

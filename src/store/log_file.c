@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Appends records to a file through a buffer that is written about once a second. */
 #include "store/log_file.h"
 

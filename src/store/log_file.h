@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A file to which whole records are appended, such as the lines of metrics.jsonl or the events of
  * TensorBoard.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Finds out what stands at the path of a file that is to be created or replaced. */
 #include "base/error.h"
 #include "base/host.h"

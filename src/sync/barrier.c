@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* barrier.h explains rounds, releases and aborts, and has the proof. */
 #include "sync/barrier.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A barrier for N threads, called ranks and numbered from 0. Every round of the barrier ends in the
  * same way for all ranks.
  *

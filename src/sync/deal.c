@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* deal.h explains deal, taker, hand, round and gap, and has the proof. */
 #include "sync/deal.h"
 

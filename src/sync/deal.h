@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Dynamic scheduling: several threads divide a range of items among themselves while they work. A
  * thread that is slower, or has less of a CPU, gets fewer items. The items that a thread gets are
  * adjacent.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* heartbeat.h explains beats, places, marks, silence and suspicion. */
 #include "sync/heartbeat.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Liveness: how a watching thread notices that a working thread hangs.
  *
  *     ls_beat(&heartbeat, place);              // the working thread, as often as it likes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE /* for syscall(); no other file of this directory defines it */
 /* park.h explains announcements, looks and keys, and has the proof. */
 #include "sync/park.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Parking: puts a thread to sleep until another thread has changed something.
  *
  *     waiting side                              changing side

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "sync/ring.h"
 
 #include "base/error.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A bounded queue of fixed-size items between one producer thread and one consumer thread.
  *
  *     ls_ring ring;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Parses and formats addresses, and packs them: an address becomes the 16 bytes of an IPv6 address.
  * `six` and `four` stand for IPv6 and IPv4. */
 #include "base/error.h"

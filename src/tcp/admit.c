@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Newcomers: processes that come after the run has begun (docs/faults.md, "A host that comes").
  * This file is the side of the members; come.c is the side of the newcomer.
  *

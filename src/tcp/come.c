@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A newcomer, which comes after the run has begun: this file is the side of the newcomer; admit.c
  * is the side of the members. The newcomer waits at the member to which it has connected, until
  * that member sends an invitation. Then the newcomer takes part in the vote (regroup.c). If the new

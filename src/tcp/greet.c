@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The handshake: the *caller* (the process that connects) and the *listener* (the process that
  * accepts) prove to each other that they know the run's secret.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Connects the members of a run to each other. The members have found each other in the rendezvous
  * (meet.c) or in a vote (regroup.c). Then each member connects to all members of the group with
  * lower numbers, once for each channel, and waits for the connections of the members with higher

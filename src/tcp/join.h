@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The transport over TCP: internals of ls_transport_tcp (<lockstep/sys/transport.h>).
  *
  * A *member* is one process of the run. The transport has several *channels*, independent sequences

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE /* for ppoll */
 /* Transfers over TCP. A *line* is the connection to another member for one channel. A message
  * consists of two sealed messages (seal.h): a header, which is the length of the data in bytes as a

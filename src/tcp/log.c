@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Log lines: what this member waits for, and which callers it refuses. */
 #include "base/clock.h"
 #include "tcp/join.h"

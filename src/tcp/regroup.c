@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Regrouping: when members have been lost, or a process is to be admitted, the members agree which
  * of them continue, and connect to each other again. In this file the number of a member is its
  * *origin*, its number in the first group (join.h).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A regrouping in progress: the members that have survived a loss, or that are to admit a newcomer,
  * vote and connect to each other again. regroup.c has the course and the time limits of a
  * regrouping; voters.c has the connections over which the members vote. In these files the number

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Sealed messages; seal.h describes them. */
 #include "tcp/seal.h"
 #include "hash/hash.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Messages that cannot be changed on the way.
  *
  * Both ends of a connection derive two keys at the end of the handshake (greet.c), one for each

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Socket functions, all with a time limit, and random bytes. */
 #include "base/clock.h"
 #include "base/error.h"

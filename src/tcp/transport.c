@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The function table of the transport over TCP, which ls_transport_tcp returns. */
 #include "base/error.h"
 #include "base/host.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The rules of the vote by which the surviving members choose the next group; vote.h describes
  * them. */
 #include "tcp/vote.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The vote that decides which members continue when others have been lost. This file has only the
  * rules of the vote; voters.c has the connections, regroup.c the time limits.
  *

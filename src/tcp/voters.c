@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE /* for POLLRDHUP; only this file and lines.c need it */
 /* The connections over which the members vote in a regrouping (regroup.c), and the messages on
  * these connections.

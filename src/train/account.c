@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Accounting for a completed step: updates the position and totals of the run, and emits the step's
  * record. In a run of several processes the members (the processes) also exchange which shard had a
  * loss that is not finite. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Admission of hosts to a run that has begun (docs/faults.md, "A host that comes"; the model is
  * tests/models/admission.pml).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Compares the replicas of all members, and sets doubtful checkpoints aside (agreement.h). */
 #include "train/agreement.h"
 #include "base/digest.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The list of the built-in back ends. Only this file knows which back ends were built. */
 #include "base/error.h"
 #ifdef LOCKSTEP_WITH_CPU

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The checks with which each public function of the trainer begins. */
 #include "train/calls.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The checks with which each public function of the trainer begins. */
 #ifndef TRAIN_CALLS_H
 #define TRAIN_CALLS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Keeps the chain of a run (chaining.h). */
 #include "train/chaining.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The chain of a run with the key `receipt` (checkpoint/chain.h): hashes of its states after
  * numbers of steps that follow from the recipe. In a run of several processes all members keep the
  * chain, so that each of them can go on when the first one is lost. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The coordinator's loop: draws the order of the rows of each epoch, submits steps to the engine,
  * and collects the steps. account.c accounts for a completed step, evaluate.c evaluates, and
  * recover.c handles faults.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The coordinator: runs the training loop over steps and epochs. It submits steps to the workers in
  * *ranges* (one step or a few consecutive steps). Each worker sends a *report* of each step; the
  * *outcome* of a step is made from the reports (engine/engine.h). A *member* is one process of a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Log messages about the data of a run: a description, and warnings about data that look like a
  * mistake. */
 #include "train/doubts.h"

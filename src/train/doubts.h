@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Log messages about the data of a run. At the start of the run: a description of the columns, and
  * warnings about data that look like a mistake. At the end of the run: a warning if the model is
  * no better than a guess, or overfitted. Each warning names the key that avoids the mistake. */

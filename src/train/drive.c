@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A trainer that its caller drives one step at a time: the function that trains one step, and the
  * functions that may be called between steps.
  *

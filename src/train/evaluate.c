@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Evaluation: measures the model on the test rows, finds the best evaluation, and says when the run
  * ends because evaluations do not improve any more (patience). recover.c handles the faults of
  * workers and other processes meanwhile.

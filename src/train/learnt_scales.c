@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Learnt scales of rows and targets (learnt_scales.h). */
 #include "train/learnt_scales.h"
 

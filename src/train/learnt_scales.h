@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The scales of rows and targets that are learnt from a program's own streamed rows
  * (data/own_rows.h): their place in the model's card, in checkpoints and on other hosts. The
  * functions do nothing for other data. */

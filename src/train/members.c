@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Runs of several processes, the *members*: joining, the data that members exchange, and the end.
  * An *exchange* is a transfer of data in which all members take part, in the same order on all of
  * them. */

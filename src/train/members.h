@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Training over several processes, the members of a run (cluster/cluster.h). In a run of one
  * process these functions do nothing.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The comparison of several hosts, before the first step of a run, and when a host is admitted to a
  * run. A *member* is a process of the run, usually one per host. The members must have the same
  * recipe (the part of the config on which the weights depend) and the same data. Their devices must

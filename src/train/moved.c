@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Moves trained weights into a network with other inputs and outputs (moved.h). */
 #include "train/moved.h"
 

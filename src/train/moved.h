@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Moves trained weights into a network whose inputs and outputs are partly others, or in another
  * order. */
 #ifndef TRAIN_MOVED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Opening a run: creates the parts of the run. Each part depends only on parts that are created
  * before it.
  *

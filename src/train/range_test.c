@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The learning-rate range test (range_test.h). */
 #include "train/range_test.h"
 

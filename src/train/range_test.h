@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A learning-rate range test (L. N. Smith, "Cyclical Learning Rates for Training Neural Networks",
  * 2015): a run in which the learning rate grows by the same factor in each step. The test collects
  * the loss at each rate and ends the run. It finds the rate at which the loss falls fastest, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Writes the receipt of a run (receipt.h). */
 #include "train/receipt.h"
 

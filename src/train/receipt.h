@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The receipt: a file by which another person can verify a run (docs/verify.md). */
 #ifndef TRAIN_RECEIPT_H
 #define TRAIN_RECEIPT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Recovery after the failure of a worker of this process, or of another process of the run. The
  * functions find the cause and decide whether the run goes on.
  *

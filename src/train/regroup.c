@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Regrouping: *members* (processes of the run) are lost, and the remaining members continue the
  * run. cluster/cluster.h explains how the remaining members find each other. An *exchange* is a
  * transfer of data in which all members take part, in the same order on all of them.

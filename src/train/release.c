@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The release of frozen parameters (release.h). */
 #include "train/release.h"
 

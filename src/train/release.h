@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Parameters that are frozen for the first epochs (config key freeze_epochs). In these epochs the
  * workers have the model ls_trainer.held. Before the first step of the next epoch they get
  * ls_trainer.model instead, and the optimizer begins anew: its states become 0, except a moving

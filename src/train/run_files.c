@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Opens the run's directory, the sinks (receivers of records) and the saver (writer of
  * checkpoints). *Apart* means on this host's own disk, after other hosts were lost. */
 #include "train/run_files.h"

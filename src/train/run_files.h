@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The files of a run: its directory, the sinks of its records (a *sink* receives records, for
  * example to write them to a file), and the saver of its checkpoints. The config decides which
  * files there are. In a run of several processes, the *members*, only the first member has these

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Composes the records of a run (the lines of metrics.jsonl), and the progress and results for the
  * caller, from the trainer's state. */
 #include "train/run_records.h"

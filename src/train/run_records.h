@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The output of a run, which these functions make from the trainer's state: records for the sinks
  * (a *record* is one line of metrics.jsonl), progress and results for the caller, data for the
  * timeline. All functions run on the coordinator's thread (the thread that called the trainer). */

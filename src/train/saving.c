@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Decides when a checkpoint is due and saves it. The *standing* of a run is its position and its
  * results so far (checkpoint/checkpoint.h). */
 #include "train/saving.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the program shows of a run in progress (shown.h). */
 #include "train/shown.h"
 

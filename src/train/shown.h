@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the program shows of a run in progress beyond <lockstep/trainer.h>: its records as
  * structures, the layers of its model, and the accuracy from which it begins. */
 #ifndef TRAIN_SHOWN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Takes over the weights of a file: by the names of columns, levels and classes, if the file has
  * them (taken_over.h). */
 #include "train/taken_over.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Weights that a run begins with and that another run has trained (init.weights). */
 #ifndef TRAIN_TAKEN_OVER_H
 #define TRAIN_TAKEN_OVER_H

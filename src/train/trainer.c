@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The public functions that open, run and close a trainer. */
 #include "base/error.h"
 #include "base/host.h"

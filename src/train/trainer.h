@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The trainer: the state of a training run.
  *
  * Threads: one thread of the caller at a time, which calls.h checks. This thread is the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A verification in progress (verify.h), and the parts of which it consists:
  *
  *     verify.c          chooses the segments, calls the other parts, and writes the verdict

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Verifies a run (verify.h): reads the claim, checks it, replays segments, and concludes. */
 #include "train/verification.h"
 

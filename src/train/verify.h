@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Verification of a run (ls_verify in <lockstep/trainer.h>, docs/verify.md).
  *
  * The *claim* is what the prover, the person who trained, says: a receipt, or a config with the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Checks what a claim says of recipe, data, weights, positions and checkpoints, before anything is
  * replayed (verification.h). */
 #include "train/verification.h"

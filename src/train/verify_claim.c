@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads what a verification is about: a receipt, or a run (verify.h). */
 #include "train/verify.h"
 

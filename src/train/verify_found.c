@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a verification has found, and its place: the first difference, the segments and the states
  * (verification.h). */
 #include "train/verification.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The members of a receipt, and those that only one of two versions knows (verification.h). */
 #include "train/verification.h"
 

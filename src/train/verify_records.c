@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Compares the records of a run, metrics.jsonl, with those of a replay (verify.h).
  *
  * Both are in the same order: the record of the start; for each epoch its steps, the epoch and its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Replays segments of a run, and compares the states with which they end (verification.h). */
 #include "train/verification.h"
 

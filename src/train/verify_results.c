@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Compares the end of a replay with the receipt, the weights and the records (verification.h). */
 #include "train/verification.h"
 

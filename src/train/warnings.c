@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Warnings about the settings of a run that has been opened: shards, batch size, workers and
  * devices that are slower, or learn less, than others would. doubts.c has the warnings about data
  * and results. */

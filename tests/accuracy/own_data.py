@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Compares the accuracy on users' own data with PyTorch: the same rows, order and initial weights.
 
     python3 tests/accuracy/own_data.py --trainer ./trainer \\

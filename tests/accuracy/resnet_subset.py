@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Compares the accuracy of ResNet-18 with PyTorch: the same images, the same recipe.
 
 Both train examples/resnet18.json on the first 6,000 training images of Fashion-MNIST and are tested

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # seeds.sh TRAINER CONFIG LOW HIGH SEED...: trains with each seed and checks that the test accuracy
 # of every run is between LOW and HIGH. Skipped (77) if the data is missing.
 set -eu

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests of src/base: names of statuses, error messages, the host's memory functions, and
  * deadlines. */
 #include "base/clock.h"

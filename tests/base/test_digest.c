@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests digests (base/digest.h): every flipped bit changes the sum, and messages name the copy
  * that differs. */
 #include "base/digest.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests of the random generator: published test vectors, and the properties on which training
  * relies. */
 #include "base/portable_math.h"

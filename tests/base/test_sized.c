@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests of public structures that begin with their size. By the size the library recognises a
  * caller that was compiled with an older or newer header. */
 #include "base/sized.h"

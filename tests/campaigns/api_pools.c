@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Random calls of pool.h, device_pool.h, collective.h, split.h and status.h. */
 #include "campaigns/api_world.h"
 

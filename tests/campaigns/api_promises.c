@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads the errors that the public headers promise from their comments. Each LS_E… in the comment
  * above a function is a promised error of it; "those of NAME" stands for the errors of that
  * function; errors that the first comment of a header names for every function apply to all of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Calls whose success or error needs a special preparation: a thread that is lent to a pool; a
  * model of a table; trainers whose devices stall, diverge or compute NaN, whose records cannot be
  * written, or that have no test rows. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Campaign: random sequences of calls of all functions in the public headers, valid and invalid,
  * with random failures of the allocator, of threads, of devices and of files.
  *

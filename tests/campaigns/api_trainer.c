@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Random calls of trainer.h and model.h. */
 #include "campaigns/api_world.h"
 

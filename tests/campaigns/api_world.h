@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Common parts of the randomized test of the public API (api_swarm.c). */
 #ifndef TESTS_CAMPAIGNS_API_WORLD_H
 #define TESTS_CAMPAIGNS_API_WORLD_H

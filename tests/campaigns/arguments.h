@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads the command lines of campaigns: pairs of a name and its value, such as "--seed 3". */
 #ifndef CAMPAIGNS_ARGUMENTS_H
 #define CAMPAIGNS_ARGUMENTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Campaign: truncates small valid files and flips their bits; see corrupt.h.
  *
  *     corrupt [--long] [--only FAMILY]

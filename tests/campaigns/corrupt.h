@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Common parts of the campaign of corrupted inputs.
  *
  * A family is a few valid files that are read together. Each file is truncated at each byte and has

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Corrupted datasets: IDX and CIFAR-10's format, plain and compressed. The compared data of a
  * dataset is its shape, whether its payload is the published one, all images, and all labels. */
 #include "campaigns/corrupt.h"

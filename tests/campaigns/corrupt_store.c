@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Corrupted weights and checkpoints. The compared data of weights is their floats. A checkpoint
  * also has a state and a SHA-256 of the whole, so every change must be refused. */
 #include "campaigns/corrupt.h"

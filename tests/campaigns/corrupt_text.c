@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Corrupted texts: configs and models. The compared data of a config is its document and the
  * resolved config that a run would use; that of a model is its document and the parsed model.
  *

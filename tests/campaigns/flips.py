@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Damages what two hosts send each other, and checks that no damage changes the weights unnoticed.
 
 Two processes train on this machine. The second one reaches the first through a relay, which does

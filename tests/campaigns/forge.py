@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Campaign: forged runs, and whether `trainer verify` notices each as docs/verify.md says.
 
     forge.py --trainer PROGRAM [--directory DIR] [--short] [--only PATTERN] [--list] [--draws N]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Data and recipes of the runs that forge.py forges."""
 import random
 import struct

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A run as a forger sees it: its files taken apart, changed, and put together again so that they agree.
 
 Written from docs/verify.md alone, which describes state hash, chain and receipt, and from the descriptions of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Forgeries of files: each member of the receipt, JSON that two readers read differently, configs, checkpoints, and
 what is no file. See forge.py."""
 import json

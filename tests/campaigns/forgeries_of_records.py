@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Forgeries of metrics.jsonl. See forge.py."""
 import re
 import struct

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Forgeries of what was trained: weights, states, steps, recipe, rows. See forge.py."""
 import re
 import shutil

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a forgery of forge.py is, and what docs/verify.md says must come out."""
 import re
 from dataclasses import dataclass, field

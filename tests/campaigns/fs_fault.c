@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A library for LD_PRELOAD that makes one file system call of a program fail.
  *
  * It counts the calls that concern files below one directory, and at call number N injects the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The recording part of fs_fault.c: what a program requested from the file system, in order. From
  * the record power_cuts.py creates the directories that a power cut may leave.
  *

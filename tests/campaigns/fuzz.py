@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Runs the fuzzers of tests/fuzz, and checks that each finds the bug planted in its twin.
 
     fuzz.py [--seconds N] [--planted-seconds N] [--keep FOLDER] [--build FOLDER] [--only NAME]...

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Makes honest runs in every way in which a run can come about, and checks that a verifier on another
 kind of CPU accuses none of them.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Kills a training run again and again, and resumes it: the final weights must not change.
 
     kill_resume.py --trainer trainer --config lenet.json [--shim fs_fault.so] [--random N]

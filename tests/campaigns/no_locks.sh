@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # no_locks.sh TRAINER CONFIG SHIM: a file system on which flock fails with one of these errors (524
 # has no name) does not stop a run: it warns, trains, saves, and resumes with the same weights.
 set -eu

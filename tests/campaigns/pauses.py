@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Campaign: runs that are prevented from running for a while, which must not lose a worker by that.
 
     pauses.py --trainer PROGRAM --config FILE [--backend ref] [--rounds N] [--seed S]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Creates every directory that a power cut may leave, and runs a user's commands on it.
 
     power_cuts.py --shim fs_fault.so --driver power_driver [--trainer trainer_ref]

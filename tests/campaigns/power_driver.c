@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Trains a small run, and reports whether a run that a power cut has left can be used.
  * power_cuts.py runs it.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """The keys of records that two runs with the same bits have alike, read from the table of keys in
 src/records/record.c: all but those that it marks VARIES, as times and devices.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Removes a directory and everything in it. */
 #ifndef TESTS_CAMPAIGNS_REMOVE_TREE_H
 #define TESTS_CAMPAIGNS_REMOVE_TREE_H

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Runs the campaigns in their long form and writes their results into RESULTS.md.
 
     run.py --build DIR [--fuzz-build DIR] [--asan-build DIR] [--keep DIR] [--only NAME]...

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Saves checkpoints with known contents, and reports what is left of them. store_faults.py runs it.
  *
  *     save_driver save DIRECTORY GENERATION same|numbered

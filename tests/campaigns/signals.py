@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Sends every signal in every phase of a run, to a terminal, a pipe and a closed pipe.
 
     signals.py --trainer trainer_ref --config config.json [--backend ref] [--short]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Campaign: one process that trains, saves, is interrupted, resumes and loses devices, over and
  * over.
  *

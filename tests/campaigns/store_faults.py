@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Makes every file system call of a save fail, in every way, one at a time.
 
     store_faults.py --driver save_driver --shim fs_fault.so [--long] [--jobs N] [--only FAULT]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Campaign: random models with random configs, on 1 to 8 workers.
  *
  *     swarm --directory DIR [--cases N] [--seconds S] [--seed S] [--case K]

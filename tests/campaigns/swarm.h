@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Common parts of the files of the swarm campaign: a random case, and the config keys that cases
  * have used. */
 #ifndef CAMPAIGNS_SWARM_H

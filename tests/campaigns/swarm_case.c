@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Draws random recipes: data, and every key of the config. */
 #include "base/rng.h"
 #include "campaigns/swarm.h"

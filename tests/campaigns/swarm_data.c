@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Places a case's rows with the caller or in files of arrays, and draws keys that belong to other
  * kinds of data. */
 #include "campaigns/swarm.h"

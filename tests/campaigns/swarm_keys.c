@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Finds the keys that a config may have, and those that cases of the swarm have used. The readers
  * of src/json/fields.h know them: the program is linked so that two of their functions are
  * intercepted here (-Wl,--wrap). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Draws random models: stacks of layers with shortcuts, branches and blocks, whose shapes fit. */
 #include "campaigns/swarm.h"
 

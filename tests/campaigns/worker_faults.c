@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Campaign: workers that fail or stall, at every stage, in seeded schedules.
  *
  *     worker_faults [--schedules N] [--seed S] [--deadline SECONDS]

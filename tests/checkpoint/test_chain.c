@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the positions of the chain, its links, and what the hash of a state depends on. */
 #include "checkpoint/chain.h"
 

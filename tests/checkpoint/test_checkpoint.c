@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests of a directory of checkpoints: the newest complete checkpoint is found, and old ones are
  * removed. */
 #include "checkpoint/checkpoint.h"

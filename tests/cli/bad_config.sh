@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Every way in which a config can be wrong: the exact message, and exit code 78 (66 if a file is
 # missing, 64 if an argument is wrong).
 # shellcheck disable=SC1091,SC2154 # expect.sh lies beside this script, and sets the program

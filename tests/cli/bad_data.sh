@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Every way in which data files can be missing or damaged: the exact message, and the exit code (65
 # for bad data, 66 for missing data, 74 if the system cannot read it).
 # shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Output that cannot be written: the exact message, exit code 74, and only complete lines in the
 # file. If the reader of a pipe closes it early, the files of the run are complete. $2 is
 # check_metrics.

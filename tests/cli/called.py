@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """called.py PROGRAM SOURCE: whatever the program prints, it calls itself by the name with which it was called.
 
 The program is called by a link of another name, with wrong arguments for every verb and every option that --help lists,

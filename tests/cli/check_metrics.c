@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Checks a metrics.jsonl: every line is strict JSON, every record has exactly the keys of its type
  * (ls_record_keys, which config_rows compares with src/train/README.md), and the records are in a
  * valid order, without a repeated or a missing step or epoch.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Checks a timeline: check_trace.py FILE --workers N --steps N [--ops] [--devices]
 
 It must be JSON in the Trace Event Format; its spans nest on every track; each worker has every step

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # `runs` and `compare` with three runs of different length. One of them was resumed, and another one
 # is still running.
 # shellcheck disable=SC1091,SC2154 # expect.sh sets and reads the shared variables

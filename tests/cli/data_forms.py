@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Writes data files in the forms that users have, and runs the program with them. It is used by scripts
 whose first argument is the program. Needs only Python.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Helper functions for tests of the program, in POSIX sh. A test sources this file.
 #
 #     . "$(dirname "$0")/expect.sh"      # $1 is the program; creates and enters a directory

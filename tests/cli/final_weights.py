@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """final_weights.py TRAINER: tests the key checkpoint.final: with "best" the file of weights has those of the best
 evaluation, and everything else stays with the last ones. Needs only Python.
 """

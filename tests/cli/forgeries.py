@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Forges a run in every way of a table, and checks that `trainer verify` notices each forgery and names
 its place. What proves nothing is listed with the reason.
 

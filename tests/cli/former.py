@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Model files and a checkpoint that version 22512f17 has written predict as they did then, and go on to the same weights:
 former.py TRAINER
 

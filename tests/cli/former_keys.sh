@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # former_keys.sh TRAINER: config keys that had another name in version 0.2 and earlier. former/
 # contains a run of that time: every verb must read it. A user's own config and --set must use
 # today's names.

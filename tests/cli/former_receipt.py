@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs that an earlier version with the same kernels has made are verified by this one: former_receipt.py TRAINER
 
 former_receipts/run is the directory of a run, the other files are receipts alone with their weights. They are never

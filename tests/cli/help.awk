@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Checks texts of --help: no line ends with blanks; in a list of options no line begins at the margin, and the lines that
 # continue descriptions begin in one column.
 function wrong(why) { print FILENAME ": " why ": " $0; bad = 1 }

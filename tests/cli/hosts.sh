@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # hosts.sh PROGRAM: options for runs on several hosts, files of secrets with the modes with which
 # Kubernetes and Docker mount them, and the end of a run whose first host ends at once. A run on a
 # single host has one member.

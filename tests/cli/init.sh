@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # init.sh TRAINER: the description that `init` prints for a table, a folder and arrays, and training
 # with its configs.
 # shellcheck disable=SC1091,SC2034,SC2154

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """init_cures.py TRAINER: tests that each key which a message of `init` names can be set with `--set`: `init` then
 accepts the data, a run accepts the config, and what `init` prints agrees with what it writes. Needs only Python.
 """

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """init_forms.py TRAINER: tests `init` with files in the forms that users have: the description that it
 prints, the config that it writes, and training with that config. Needs only Python.
 """

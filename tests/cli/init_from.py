@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """init_from.py TRAINER: tests `init --from`: what a config says that begins with a trained network, that the frozen epochs
 change the new last layer alone, that the bits do not depend on the number of workers, and what is refused. Needs only
 Python.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Nothing in a run directory is written through a symbolic link: the target of the link remains
 # unchanged.
 # shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables

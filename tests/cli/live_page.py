@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Tests the page of a run in a real browser: live_page.py TRAINER [--screenshots DIR]
 
 First a run with --serve: the page must show new records without being reloaded, report that the

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # new_rows.sh TRAINER: predictions for new rows from every kind of file. The rows are prepared as
 # the training rows were. If data does not fit the model, the message names the data.
 # shellcheck disable=SC1091,SC2034,SC2154

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Numbers with a large offset lose nothing: offsets.py TRAINER
 
 Columns of epoch milliseconds, long ids and Julian dates, whose middle divides two classes, are learnt nearly without

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # pack.sh TRAINER: `trainer pack` and the packing of image folders for training. A packed file in
 # the cache is used as long as the folder does not change.
 # shellcheck disable=SC2015 # fail ends the test, and [ ] && grep are one condition

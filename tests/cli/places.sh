@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # The environment of a run: configs from a pipe, unusable home directories, directories without a
 # run, misspelt words, a terminal that closes, and the message at the end of a run.
 # shellcheck disable=SC1091,SC2016,SC2034,SC2154 # expect.sh sets and reads the shared variables

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # The output of the program, on stdout and stderr. $2 is check_metrics.
 # shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables
 here=$(CDPATH="" cd -- "$(dirname -- "$0")" && pwd)

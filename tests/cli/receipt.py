@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Checks a receipt as docs/verify.md describes it, without the program's own code: the hashes of the
 states from the kept checkpoints, the chain of links, the weights.
 

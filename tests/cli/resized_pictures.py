@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Pictures that are resized and cut: all faces of the program prepare them alike, and their enlarged parts do not depend on
 the number of workers or on a kill: resized_pictures.py TRAINER
 """

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # --resume: by directory, by `latest`, with and without a config; the reason is reported if a run
 # cannot be resumed. Also for which run `latest` stands in other commands. $2 is check_metrics.
 # shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables

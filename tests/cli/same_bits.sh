@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # same_bits.sh TRAINER CONFIG: LeNet with four shards has bit-identical weights on one, two, three
 # and four workers, with momentum, augmentation and a schedule. Each of the three changes the
 # weights.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """same_bits_of_data.py TRAINER: for each form of data that `init` and the readers accept, training has
 bit-identical weights on one, two and three workers, and on two workers after a run on one worker
 was killed. Needs only Python.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # --serve: pages that show a run in progress, and metrics for Prometheus. If the server cannot be
 # started, the message says why.
 # shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables

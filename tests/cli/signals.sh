@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # SIGINT and SIGTERM: the step is finished, a checkpoint and the weights are written, exit code 75.
 # Without a run directory nothing can be resumed: 130. A second signal exits at once. $2 is
 # check_metrics.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """taken_over.py TRAINER: tests that `init.weights` takes weights over by the names of columns, levels and classes, and
 scales them: before it is trained, the new model predicts what the old one did. Needs only Python.
 """

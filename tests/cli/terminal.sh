@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # On a terminal the progress line is redrawn in place, in colour unless NO_COLOR is set.
 # shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables
 . "$(dirname "$0")/expect.sh"

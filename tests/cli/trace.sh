@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # --trace: a timeline whose spans nest and add up; it is complete or does not exist.
 # shellcheck disable=SC1091,SC2016,SC2034,SC2154 # expect.sh sets and reads the shared variables
 . "$(cd "$(dirname "$0")" && pwd)/expect.sh"

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # wrong.sh TRAINER: the rows that a model predicts wrong, of tables, pictures and values; decisions at
 # a threshold; labels that are found to be suspicious by predicting each row out of fold.
 # shellcheck disable=SC1091,SC2034,SC2154

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """arrivals.py TRAINER [--cases N] [--first F] [--seed S] [--deadline S] [--links]: hosts come to a
 run and are lost.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* An MPI program, started by mpirun, that passes a communicator to a trainer. Checks three things:
  * the weights equal the weights of a single process, MPI remains usable after the training, and a
  * second training is possible. */

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # flips_mpi.sh TRAINER MPIRUN [--long]: two processes, started by mpirun, train, and a bit flips in the
 # memory of one of them. No run may end with status 0 and other weights, or save the changed state, and
 # the saved run, resumed in one process, must end with the weights of an undisturbed run, or refuse.

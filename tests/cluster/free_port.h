@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #ifndef FREE_PORT_H
 #define FREE_PORT_H
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """hosts.py TRAINER [--deadline S]: trains on several hosts, each a network namespace of this
 machine, by mpirun.
 

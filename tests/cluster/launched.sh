@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # launched.sh TRAINER [OLD_MPICH]: a launcher has started the program several times. If the program
 # has no transport to reach the other processes, or the transport finds none, it must refuse to train the
 # same model in each process. An absent transport and a broken transport must have different messages. An

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """meeting.py TRAINER [--apart S]: three hosts, each a network namespace, connect through address
 translation and train.
 

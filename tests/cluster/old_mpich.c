@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A library for LD_PRELOAD. With it, the MPI library reports the version of an MPICH that Lockstep
  * refuses. */
 #include <string.h>

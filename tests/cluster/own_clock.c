@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Replaces the library's clock in threads that have a clock of their own (wire_double.h). The
  * linker's option --wrap makes all calls of the library's functions reach these functions. */
 #include "cluster/wire_double.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* relay DELAY_MS LOSS_PERCENT SEED INTERFACE…: a switch between network interfaces that delays
  * frames and drops some of them, for kernels without netem. The switch learns which address is
  * reached through which interface. A signal ends the program. */

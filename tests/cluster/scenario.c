@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "cluster/scenario.h"
 #include "free_port.h"
 

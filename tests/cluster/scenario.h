@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* *Scenarios*: whole training runs over several processes, the *members* of the run. A thread of
  * the test stands for each process. The processes are connected by a simulated transport
  * (wire_double.h), or by TCP, where members can be lost as if they had been killed or stopped. A

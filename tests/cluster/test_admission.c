@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the admission of *newcomers*, processes that come to a run that is in progress: whole
  * training runs over TCP. A thread of the test stands for each process. */
 #include "cluster/scenario.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the memory of sums over several processes that are connected by TCP. After the first sums,
  * a sum allocates nothing. The memory of sums is freed after processes are lost. A thread of the
  * test stands for each process. */

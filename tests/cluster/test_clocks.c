@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests that the clocks of several hosts may differ. Checkpoints wait until
  * checkpoint.every_seconds have passed on the clock of the host that saves; what the hosts do
  * together, and the weights, do not depend on any clock. */

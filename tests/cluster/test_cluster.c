@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the cluster (src/cluster/cluster.h): the progress thread, which exchanges messages with the
  * other processes, and the *orders* (commands) that it executes. The transport is simulated in
  * memory (wire_double.h), and a thread of the test stands for each process. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests that a flipped bit in the memory of one process is noticed by all processes of a run before
  * any of them saves the state, and that the run can then be resumed with the bits of an undisturbed
  * run. A bit flips after a step in the weights, the optimizer's state, the moving average or the

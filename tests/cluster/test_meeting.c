@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests how the processes of a run, its members, find each other over TCP: which member is the
  * first, which lines are logged while members wait, and which errors both sides report. A thread of
  * the test stands for each member. */

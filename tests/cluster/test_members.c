@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the communicator `ordered` (src/comm/comm.h) with several processes that have several
  * workers each. The sums must be bit-identical, because all processes add in the order of the same
  * tree. */

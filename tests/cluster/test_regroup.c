@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests training runs over TCP in which processes are lost and the remaining ones continue. A
  * thread of the test stands for each process. */
 #include "cluster/scenario.h"

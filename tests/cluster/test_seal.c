@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests that messages between hosts cannot be changed on the way (src/tcp/seal.h). Two transports
  * are connected by pairs of sockets. Between the pairs stands the test, which can change, repeat,
  * exchange, drop and add bytes. Nothing here waits. */

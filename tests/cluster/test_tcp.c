@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the transport over TCP. The processes of a run (its members) connect on the loopback
  * interface, while other programs connect to the same ports. A thread of the test stands for each
  * process. */

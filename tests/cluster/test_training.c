@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests training runs over several processes. A thread of the test stands for each process, and the
  * transport is simulated in memory (wire_double.h). */
 #include "cluster/scenario.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the vote by which the processes of a run decide which of them continue after a loss. Some
  * processes crash, some learn of losses late or are told wrong losses, and connections break and
  * are made again. There are *arrivals* (processes to be admitted) that not every process knows.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "cluster/wire_double.h"
 
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A test double of a transport between processes, a transport (<lockstep/sys/transport.h>). It
  * connects threads of one process, which stand for the *members* of a run. It can be slow, be cut,
  * hang, and lose members. The `comm` (ls_wire_options) of each member is a wire_place. A *post* is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "comm/gang.h"
 
 #include "base/host.h"

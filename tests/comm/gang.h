@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A *gang*: a group of ranks for the tests of src/comm. Each rank, here called a gang member, has a
  * thread and a reference device of its own. comm/comm.h explains ranks, folds and merges. */
 #ifndef TESTS_COMM_GANG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the two all-reduces in host memory against a plain recursive sum over the shard tree
  * (merge/tree.h). */
 #include "base/host.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the start-up check of a group of workers (merge/group.h). The check must find every planted
  * fault, and must succeed in a group without faults. */
 #include "comm/gang.h"

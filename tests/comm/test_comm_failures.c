@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the all-reduces when a worker fails, does not arrive, or has a device without host
  * memory. */
 #include "comm/gang.h"

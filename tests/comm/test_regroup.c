@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the loss of workers. A group is aborted, a worker stalls and continues too late, and the
  * remaining workers form a new group and continue with bit-identical results. The workers are
  * threads of a worker pool and use the reference back end. */

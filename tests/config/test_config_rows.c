@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the tables of the config's keys and of the records' keys. The tables in the documentation
  * must equal them, and no key may be read or written without them. */
 #include "base/host.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests that the hashes of states stay the same when a version adds keys, and that the defaults of
  * the recipe change with the kernels only. */
 #include "config/config.h"

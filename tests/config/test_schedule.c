@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests schedules: reading them from a config, and the learning rate of each step. */
 #include "config/config.h"
 #include "runner.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the team of threads with which a CPU worker computes an op. Each item of a job is run
  * exactly once, its writes are visible to the threads that read them, and no item remains. */
 #include "base/error.h"

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # changed.sh SOURCE_DIR STAMP_FILE
 #     exits with 0 if the inputs of the tests with the label `doubles` have changed since these
 #     tests passed, or if there is no stamp; otherwise exits with 1

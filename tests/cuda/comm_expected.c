@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Computes the expected result of a merge: the result of the library's communicator `ordered` for
  * the same leaves, on reference devices. */
 #include "comm/gang.h"

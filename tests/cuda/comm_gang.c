@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "cuda/comm_gang.h"
 
 #include "cluster/cluster.h"

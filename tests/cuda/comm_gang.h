@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A gang: a group of ranks on simulated GPUs (tests/doubles), with a thread and a device for each
  * rank, as in a trainer.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "cuda/fixture.h"
 
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Common parts of the tests of the doubles, which are the simulated CUDA runtime and NCCL: begin
  * and end of a test, and two small kernels. */
 #ifndef TESTS_CUDA_FIXTURE_H

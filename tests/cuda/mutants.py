@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Plants bugs in the CUDA back end one at a time, and checks that a test over the doubles notices each.
 
     mutants.py BUILD [NAME]...     # NAME: only these bugs; BUILD: a build folder with LOCKSTEP_CUDA=ON

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # not_shipped.sh [FILE...]: checks that no file that is built for users contains a double of the
 # CUDA runtime or of NCCL. The first FILE must contain doubles, which shows that the check works.
 set -u

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* planted_order BUG MODE: runs merges in which one wait is missing. The mistake must be detected.
  *
  *     none      nothing is missing

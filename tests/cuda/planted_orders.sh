@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # planted_orders.sh PROGRAM MODE: checks that each planted bug is detected, and that nothing is
 # detected without a bug. planted_order.c lists the bugs.
 set -u

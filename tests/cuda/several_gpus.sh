@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # several_gpus.sh TRAINER CONFIG: whole training runs over three simulated GPUs (tests/doubles). The
 # weights must equal those of one worker, in whatever way the workers share the GPUs, and whether or
 # not a worker fails. With nccl, and a model whose gradient has two buckets, a worker fails while

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # several_hosts.sh TRAINER CONFIG PYTHON: trains with processes that are connected by TCP. Each
 # process has simulated GPUs of its own. The weights must equal those of one process. All hosts must
 # use the first host's choices of kernels. A host with another driver version must be refused. If a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the communicators for GPUs without a GPU: the CUDA runtime and NCCL are simulated
  * (tests/doubles). */
 #include "cuda/comm_gang.h"

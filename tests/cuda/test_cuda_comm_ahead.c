@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests that NCCL sums parts of the gradient (buckets) while the backward pass still computes the
  * other parts. The CUDA runtime and NCCL are simulated (tests/doubles). */
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Makes each call of the CUDA runtime and of NCCL in a merge (a sum of gradients) fail, lose the
  * device or take too long, one call after another. Each time, all workers must end with an error
  * within ten seconds. No memory may leak. No memory that NCCL may still use may be freed. No worker

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the communicators for GPUs with several processes. A group of threads of the test stands
  * for each process. The CUDA runtime, NCCL and the transport are simulated. */
 #include "base/clock.h"

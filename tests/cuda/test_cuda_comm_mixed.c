@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests workers on several GPUs, some of which share a GPU. The CUDA runtime and NCCL are simulated
  * (tests/doubles). */
 #include "cuda/comm_gang.h"

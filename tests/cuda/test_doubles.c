@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the simulated CUDA runtime (tests/doubles) itself. Every test that uses the simulated
  * runtime shows that it behaves as CUDA does. Only this test shows that it detects misuse of
  * CUDA. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the misuse of CUDA that the simulated runtime detects while a stream is captured; see
  * test_doubles.c. */
 #include "cuda/fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests that the simulated NCCL detects misuse, and that its calls hang until the communicator is
  * aborted; see test_doubles.c. One thread of the test stands for all ranks. */
 #include "cuda/fixture.h"

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # find_modules.sh CMAKE MODULES PROJECT: checks that CMake finds NVIDIA's libraries in each of the
 # three layouts in which they are distributed. Of two versions it must find the right one, and it
 # must not accept versions that are too old.

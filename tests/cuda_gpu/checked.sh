@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # checked.sh TOOL PROGRAM [ARGUMENT...]: runs the program under compute-sanitizer's memcheck or
 # racecheck. For `sh kernels.sh …` only the program with the kernels runs under it. Skipped if the
 # tool is not installed, or if it reports that it does not support this device.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Loads the plugin. LOCKSTEP_TEST_PLUGIN can name another liblockstep-cuda.so than the one that was
  * built: the plugin over the doubles, with which the suite runs without a GPU
  * (plugin_doubled.c). */

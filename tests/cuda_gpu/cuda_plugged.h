@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Access to the plugin, loaded as a program on a machine with a GPU loads it. Programs that link
  * cuda_plugged.c exit with status 77 before their main on a machine without a GPU. */
 #ifndef TESTS_CUDA_GPU_CUDA_PLUGGED_H

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Converts CUDA sources into C++ that runs on the CPU (emulated.h).
 
     emulate.py OUT.cpp KERNELS.cu

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Runs CUDA's kernels on the CPU, for emulate.py. Blocks run one at a time. Each thread of a block
  * is a coroutine: it runs until it waits for other threads (__syncthreads, a shuffle), and then
  * another coroutine runs. A launch is enqueued in the same way as that of a kernel's twin in plain

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # emulated.sh EMULATED TWINS [small]: checks that each kernel, run on the CPU (emulated.h), gives
 # the results of its twin in plain C, and the same bits in every order of its blocks and threads.
 # small: without the largest shapes.

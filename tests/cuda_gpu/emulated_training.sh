@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # emulated_training.sh TWINS EMULATED PYTHON NEAR CONFIG...: checks that three training steps
 # with the kernels on the CPU (emulated.h) give the same weights as with the kernels' twins in plain
 # C, and the same bits in every order of threads. TWINS and EMULATED are trainers with a plugin in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* gpu_probe: reports whether there is a GPU for the tests. Prints the GPU's name, or the reason why
  * there is none, and exits with the status of plugged_status. */
 #include "cuda_gpu/cuda_plugged.h"

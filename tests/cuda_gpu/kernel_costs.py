@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Checks the kernels against budgets that are counted, not timed: no GPU is needed.
 
     kernel_costs.py BUDGETS --nvcc NVCC --source FOLDER [--cuobjdump PROGRAM] [--also ARCH...]

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # kernels.sh KERNELS TWINS [TOOL...]: checks that each kernel gives the results of its twin in
 # plain C. With TOOL (a memory or race checker) the kernels run under it, and a report of TOOL is a
 # failure too.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Cases of kernels: arenas, element-wise work, data and loss. */
 #include "cuda_gpu/kernels_run.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Cases of kernels: convolutions of few channels. The order of their sums is fixed (kernels.h), so
  * all results are compared as integers and bytes, which must be the same to the bit. */
 #include "cuda_gpu/kernels_run.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Cases of kernels: pooling, sums over positions and batch norm. */
 #include "cuda_gpu/kernels_run.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Runs kernels and compares their results.
  *
  *     kernels_… write FILE [small | PART]

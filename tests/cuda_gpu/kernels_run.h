@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Runs kernels on generated numbers. The same program is linked twice: with the kernels, and with
  * their twins in plain C (src/cuda/kernels/kernels.h). Each of the two programs writes its results
  * to a file, and the two files are compared.

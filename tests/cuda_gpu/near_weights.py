@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """near_weights.py A B: checks that the last weights of two runs differ only as much as the rounding
 of sums explains after a few steps. (The kernels and their twins in plain C add in different
 orders.) A and B are folders of runs.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """overlap_rows.py JSON: checks that the output of gpu_overlap --small is complete. Each
 cell of the output has compared its results itself, so only the list of cells is checked.
 """

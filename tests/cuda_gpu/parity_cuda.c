@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Provides the GPU as the only device to the programs of tests/parity. */
 #include "cuda_gpu/cuda_plugged.h"
 #include "parity/parity_devices.h"

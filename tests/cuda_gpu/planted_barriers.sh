@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # planted_barriers.sh EMULATED SOURCE_DIR: removes each of the kernels' barriers in turn. Without
 # the barrier, some order of threads must give other bits, or crash. If no order does, either the
 # barrier is unnecessary, or no case of kernels_cases needs it. Barriers that are marked as being

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # planted_division.sh SCRIPT BUDGETS SOURCE NVCC CUOBJDUMP: checks that a kernel
 # with a division exceeds its budget.
 script=$1 budgets=$2 source=$3 nvcc=$4 cuobjdump=$5

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* liblockstep-cuda.so over the doubles, the simulated CUDA runtime and libraries. The GPU tests can
  * load it to run without a GPU. The doubles begin when the library is loaded, and end with the
  * program, which then reports the violations that they have detected. Environment variables:

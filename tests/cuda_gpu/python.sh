@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # python.sh PROBE SCRIPT ARGUMENT...: runs a script with a Python that has PyTorch: $TORCH_PYTHON,
 # else python3. Skipped without a GPU or without PyTorch. LOCKSTEP_TEST_DATA is the folder of
 # Fashion-MNIST.

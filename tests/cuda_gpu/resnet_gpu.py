@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Compares ResNet-18 on a GPU with PyTorch in float64 on the same GPU.
 
     python3 tests/cuda_gpu/resnet_gpu.py --program build/…/gpu_resnet_gradient

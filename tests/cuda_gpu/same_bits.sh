@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # same_bits.sh PROBE TRAINER CONFIG-OF-LENET CONFIG-OF-RESNET: checks that the weights have the
 # same bits with one worker on a GPU and with several workers that share it, and in each run, in
 # every precision. LOCKSTEP_TEST_TRAINER can name another program, with another plugin in its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the plugin on a real GPU: its device, invalid data, a gradient compared with the slope of
  * the loss, and the choices of kernels that are stored on disk. The other programs in this
  * directory test everything else. */

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # trace.sh PROBE TRAINER CHECK CONFIG-OF-LENET: checks that the file of --trace shows the
 # activity of GPUs, below the workers that use them. If CUPTI fails, the run must be the same, and
 # the timeline must say why the activity is missing. LOCKSTEP_TEST_TRAINER can name another program,

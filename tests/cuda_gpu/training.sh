@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Helpers for tests that train on GPUs and compare weights, to be sourced with `.`: POSIX sh.
 #
 #     . "$(dirname "$0")/training.sh"          # creates $scratch, removed when the script ends

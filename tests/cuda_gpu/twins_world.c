@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Begins the simulated CUDA runtime before main, for the kernels' twins in plain C, and ends it
  * with the program. */
 #include "doubles/control.h"

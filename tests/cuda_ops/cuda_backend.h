@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The CUDA back end for tests. It is either the back end linked with *doubles*, which simulate CUDA
  * and NVIDIA's libraries on the CPU (tests/doubles, cuda_doubled.c), or the plugin itself on a
  * machine with a GPU (cuda_plugged.c). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The CUDA back end over the doubles (cuda_backend.h). The doubles end with the program. If they
  * have detected a violation by then, for example a leak, the program fails. */
 #include "cuda_ops/cuda_backend.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "cuda_ops/scenarios.h"
 
 #include "cuda_ops/cuda_backend.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Scenarios: small training runs over the doubles (the simulated CUDA runtime, tests/doubles) with
  * one worker. Each run counts what a step enqueues. A *whole* step is one CUDA graph. Tests repeat
  * a run with all steps taken *in parts*, that is op by op and not as one graph. A planned stall of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests that the plugin can load the real CUPTI library. The test needs no GPU. */
 #include "cuda/cuda_device.h"
 #include "cuda/cupti_lib.h"

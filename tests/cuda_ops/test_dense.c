@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests dense layers by cuBLASLt: which operands, layouts and fused operations a product is
  * described with, and which of cuBLASLt's algorithms is chosen. The descriptions are those of the
  * real library; a double reads them and computes the product in plain C. So a product whose factors

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the CUDA device over the simulated runtime (tests/doubles): memory, streams, invalid data,
  * missing libraries and devices. Also makes each call of the runtime fail in turn. */
 #include "cuda/cuda_device.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests which NCCL the plugin loads, with libraries that only have NCCL's name (tests/plugin/stubs)
  * and with the real one. The test needs no GPU. A process has only one library of a name, so each
  * case that loads one has a process of its own. */

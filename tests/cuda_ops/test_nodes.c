@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the number of nodes (kernels and copies) in the CUDA graph of a training step, for the
  * shipped examples. The number matters, because even the smallest node takes about a microsecond of
  * the GPU's time. Also tests in which cases several steps are one graph (*unrolled*). */

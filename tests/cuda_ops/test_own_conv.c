@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests Lockstep's own kernels for convolutions of few channels: their twins beside sums in double,
  * and ops that use them beside the reference back end and beside the library's path. (That the
  * kernels have the bits of the twins is tested by gpu_rehearsal_emulated and, on a GPU, by

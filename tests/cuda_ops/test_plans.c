@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests that cuDNN has a plan for every convolution of the shipped examples, in every precision,
  * for full minibatches and for the smaller last minibatch. A *plan* is an engine, an implementation
  * of a convolution in cuDNN, that is ready to run. The real cuDNN makes plans for a GPU that is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests convolutions and dense layers over the simulated CUDA runtime: convolutions with pooling in
  * every precision, all other cases in bf16. Parameters, inputs and results must remain fp32, and
  * the results must be as close to a computation in double as the 8 bits of a bf16 mantissa allow.

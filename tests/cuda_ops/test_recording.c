@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests recordings: steps that are captured as a CUDA graph and replayed. Each replay has other
  * rows, another epoch and another step number, and must be bit-identical to the ops enqueued one by
  * one. The simulated CUDA runtime enforces CUDA's rules of capture. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Compares a whole replica (a model on a device) on the CUDA back end, over the simulated CUDA
  * runtime, with a replica on the plain-C reference back end. Training steps, with a smaller last
  * minibatch, and evaluation must give the same weights and losses. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the GPU's activity in a timeline. CUPTI is NVIDIA's library that records kernels and
  * copies; a *span* is one kernel or copy with its begin and end. The records of a simulated CUPTI
  * must become a limited number of spans of the right device. Without CUPTI there is no timeline,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests how the cuDNN engine (implementation) of a convolution is chosen, and how the *choice* is
  * stored on disk and sent to other machines (src/cuda/math/cache.c). The real cuDNN makes plans for
  * a GPU that is only described. The engines are not run: the test decides how long each engine

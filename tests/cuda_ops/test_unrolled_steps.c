@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests *unrolled* steps: several training steps of a small model that are one CUDA graph, and one
  * *launch*. They are compared with the same steps taken in parts (scenarios.h). */
 #include "cuda_ops/cuda_backend.h"

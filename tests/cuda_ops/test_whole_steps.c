@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests *whole steps*, over the simulated CUDA runtime: training runs in which a step is one CUDA
  * graph, and the next step is enqueued before the result of this step is known. These runs are
  * compared with runs whose steps are enqueued in parts, op by op. A planned fault in every step, a

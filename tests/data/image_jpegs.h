@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Creates JPEG files for tests with libjpeg. */
 #ifndef TESTS_DATA_IMAGE_JPEGS_H
 #define TESTS_DATA_IMAGE_JPEGS_H

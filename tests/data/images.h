@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Common parts of the tests of images: writes an image file to a temporary directory, and reads its
  * pixels. Each source file that includes this header has its own copy of the functions and
  * variables. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Creates and decodes JPEG files.
  *
  *     make_jpegs IMAGES.gz LABELS.gz FOLDER ROWS [colours | photos]

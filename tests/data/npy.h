@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Creates .npy files in memory, byte by byte, for tests. */
 #ifndef TESTS_DATA_NPY_H
 #define TESTS_DATA_NPY_H

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Checks that pictures of many sizes, modes and depths are converted in the same way as by Pillow.
 
     pictures_as_pillow.py TRAINER

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Pictures that Pillow has resized and cut, made by pictures_as_pillow.py --tables. */
 /* clang-format off */
 static const pillow_table tables[] = {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "data/png.h"
 
 #include <stdlib.h>

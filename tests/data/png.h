@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Creates PNG files in memory. */
 #ifndef TESTS_DATA_PNG_H
 #define TESTS_DATA_PNG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Allocator for an ls_host that grants a given number of allocations and refuses all later ones. It
  * counts the blocks that are not freed.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A temporary directory for a test, and files in it. Every function asserts that it succeeded. */
 #ifndef TESTS_DATA_SCRATCH_H
 #define TESTS_DATA_SCRATCH_H

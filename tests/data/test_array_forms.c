@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests arrays in the forms that users have: .npz files, channels last, and targets that are
  * one-hot, numbered from 1, or floats. */
 #include "data/dataset.h"

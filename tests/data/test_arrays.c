@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests reading rows from .npy and safetensors files: the values, and the errors for invalid files,
  * which contain the offset. */
 #include "data/dataset.h"

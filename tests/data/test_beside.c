@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests functions that run on another thread while their caller goes on, and hashing on another
  * thread while bytes are written. The results must be those of sequential execution, for all sizes
  * and schedules. With ThreadSanitizer, the test also checks the order of writes and reads. */

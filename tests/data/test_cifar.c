@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests CIFAR-10's binary files: the directories in which they are looked for, and every kind of
  * damage with its message. */
 #include "data/kinds.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests CSV tables: the conversion of their columns, and the messages about invalid fields. */
 #include "data/dataset.h"
 #include "data/new_rows.h"

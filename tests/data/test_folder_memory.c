@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the memory that packing a folder allocates before it decodes images. It depends on the size
  * of the images, and grows with the number of CPUs only up to a limit. */
 #define _GNU_SOURCE /* for sched_setaffinity */

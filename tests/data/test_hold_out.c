@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests which rows are held out for validation: they depend only on the seed and the labels, and
  * each class contributes its share. */
 #include "data/dataset.h"

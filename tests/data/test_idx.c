@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests IDX files: the directories in which they are looked for, and every kind of damage with its
  * exact message. */
 #include "data/dataset.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests reading image files: the pixels, and every kind of error. */
 #include "data/images.h"
 #include "data/png.h"

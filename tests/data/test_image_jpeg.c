@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests JPEG files: the pixels, the size at which an image is decoded, and every kind of error. */
 #include "data/image_jpegs.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests BMP and WebP files, and formats that are recognised but not supported. */
 #include "data/images.h"
 #include "runner.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests JPEG files as cameras and print programs write them. */
 #include "data/image_jpegs.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests that pictures are resized and cut as by Pillow, with tables that Pillow has made. */
 #include "data/image.h"
 #include "runner.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the real Fashion-MNIST data set from Debian's package. Skipped if the package is not
  * installed. */
 #include "base/clock.h"

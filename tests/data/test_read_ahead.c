@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests files that are read while another thread reads the following bytes: the bytes, the hash,
  * and the offset at which damage is reported, for file sizes around the size of a block. With
  * ThreadSanitizer, the test also checks the exchange of the blocks. */

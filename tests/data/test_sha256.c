@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests SHA-256 with the examples of FIPS 180-4. */
 #include "hash/hash.h"
 #include "runner.h"

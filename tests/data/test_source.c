@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests data sources of the caller: rows of bytes or floats, whose targets are classes or
  * vectors. */
 #include "data/dataset.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the division of minibatches into shards. */
 
 #include "runner.h"

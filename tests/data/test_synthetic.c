@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the synthetic dataset: it is reproducible, a network can learn it, and every output says
  * that it is synthetic. */
 #include "data/dataset.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests tables as spreadsheets, pandas, R and SQL write them. Reading must give the right values,
  * or an error that names the cause and the cure. */
 #include "base/host.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests that reading a table needs little more memory than its rows. */
 #include "data/dataset.h"
 #include "data/scratch.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "device/fake_backend.h"
 
 #include "base/error.h"

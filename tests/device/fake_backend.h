@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A back end that only records how it is called. */
 #ifndef TESTS_DEVICE_FAKE_BACKEND_H
 #define TESTS_DEVICE_FAKE_BACKEND_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests device lists such as "cpu:4", and the registry of back ends: valid lists, and the messages
  * about invalid ones. */
 #include "device/fake_backend.h"

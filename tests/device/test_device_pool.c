@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the device pool: which thread opens, binds and closes a device, and that a failed start
  * closes everything that was opened. */
 #define _GNU_SOURCE /* cpu_set_t */

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Runs every command of the program in the documentation, with the files that it names.
 
     commands.py ROOT TRAINER FOLDER

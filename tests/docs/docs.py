@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Checks that links, figures and commands of the documentation are right.
 
     docs.py ROOT TRAINER BUILD
@@ -137,12 +138,15 @@ def moved(root, page):
 
 
 def shown_otherwise(root, page):
-    """A section whose heading links an example shows the whole file."""
+    """A section whose heading links an example shows the whole file after the line that names its licence."""
     for part in re.split(r"(?m)^## ", page.read_text(encoding="utf-8"))[1:]:
         name = re.match(r".*\]\(\.\./(examples/\w+\.c(?:pp)?)\)", part)
         code = re.search(r"(?s)```c(?:pp)?\n(.*?)```", part)
-        if name and (not code or code.group(1) != (root / name.group(1)).read_text(encoding="utf-8")):
-            yield f"{page.relative_to(root)}: what it shows is not {name.group(1)}; copy the file between the two ```"
+        if not name:
+            continue
+        file = re.sub(r"\A.*SPDX-License-Identifier.*\n", "", (root / name.group(1)).read_text(encoding="utf-8"))
+        if not code or code.group(1) != file:
+            yield f"{page.relative_to(root)}: what it shows is not {name.group(1)}; copy the file without its licence's line between the two ```"
 
 
 def hard_to_see(root, picture):

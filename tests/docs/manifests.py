@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Checks that the manifests and job scripts of examples/ can be read and agree with the program.
 
     manifests.py ROOT TRAINER

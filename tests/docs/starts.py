@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Runs the four short starts of README.md as they are printed, in a folder that looks like a clone after ./dev run.
 
     starts.py ROOT TRAINER BUILD FOLDER

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Common beginning of every function of the doubles: counts the call, and applies a rule that makes
  * it fail, stall or be skipped. */
 #include "doubles/inside.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Doubles of the CUDA runtime and of NCCL: how a test controls them and queries what happened.
  *
  *     dbl_begin(&(dbl_options){.mode = DBL_THREADS, .devices = 2});

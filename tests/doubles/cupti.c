@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "doubles/cupti.h"
 
 #include "cuda/cupti_lib.h"

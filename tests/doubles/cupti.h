@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A double of CUPTI: returns records of the work that the doubles' streams ran, in the buffers that
  * it is given, and fails where a test requests it. It replaces cuda/cupti_lib.c. */
 #ifndef TESTS_DOUBLES_CUPTI_H

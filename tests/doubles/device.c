@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Devices of the doubles: which exist, which is current, which are lost. */
 #include "doubles/inside.h"
 

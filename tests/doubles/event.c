@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Events of the doubles: a record releases, a wait acquires. */
 #include "doubles/inside.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Runs the streams' work: on a thread for each stream, or on the thread that synchronises. */
 #include "doubles/cupti.h"
 #include "doubles/inside.h"

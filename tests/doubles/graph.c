@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Capture and graphs of the doubles.
  *
  * A capture has a slot for each of its streams. Every node stores how many nodes of each slot must

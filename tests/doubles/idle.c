@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Waiting by yields and short sleeps, which order no memory. */
 #include "doubles/inside.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* CPU twins of the kernels: steps over arenas and element-wise work. */
 #include "doubles/kernels_cpu.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Common parts of the CPU twins of the kernels (src/cuda/kernels/kernels.h). */
 #ifndef TESTS_DOUBLES_KERNELS_CPU_H
 #define TESTS_DOUBLES_KERNELS_CPU_H

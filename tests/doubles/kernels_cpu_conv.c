@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* CPU twins of the kernels for convolutions of few channels. They add in the order that kernels.h
  * states, so their results have the kernels' bits. */
 #include "doubles/kernels_cpu.h"

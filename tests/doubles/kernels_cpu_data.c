@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* CPU twins of the kernels: gather, layouts, bf16, biases, pooling, loss. */
 #include "doubles/kernels_cpu.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* CPU twins of the kernels: sums over positions and batch norm, in double. */
 #include "doubles/kernels_cpu.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Enqueues a CPU twin of a kernel on the doubles' streams.
  *
  *     struct scale { float *y; size_t count; };

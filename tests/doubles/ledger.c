@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Complaints, counts of live objects, and records of destroyed ones. */
 #include "doubles/inside.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The double of src/cuda/math/math_lib.h: convolutions and products as plain loops over
  * channels-last memory, enqueued like kernels. Sums are double. With `half`, results of
  * convolutions are rounded to bf16 as the library does; in TF32, factors are rounded to ten

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Memory of the doubles: allocations, each tagged with the device to which it belongs. */
 #include "doubles/inside.h"
 

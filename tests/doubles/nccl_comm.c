@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Communicators of the NCCL double: from the unique id to abort. */
 #include "doubles/nccl_inside.h"
 

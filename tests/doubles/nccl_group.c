@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Calls of the NCCL double: they are collected in the thread's group and enqueued at its end. */
 #include "doubles/nccl_inside.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Common parts of the files of the NCCL double. */
 #ifndef TESTS_DOUBLES_NCCL_INSIDE_H
 #define TESTS_DOUBLES_NCCL_INSIDE_H

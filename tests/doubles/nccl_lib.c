@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The double of src/cuda/comm/nccl_lib.h: the functions of the NCCL double in place of a loaded
  * library. */
 #include "cuda/comm/nccl_lib.h"

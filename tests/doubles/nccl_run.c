@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* NCCL operations as work of a stream: every rank sends copies of its contribution to every rank,
  * including itself, and then takes what it needs, so that only the messages order the ranks.
  *

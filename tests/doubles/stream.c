@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Streams and launches. */
 #include "doubles/inside.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Items of work, and the queue in which they wait.
  *
  * The queue is a linked list with one dummy item in front. An item is published by the release

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Begins and ends the doubles for a test. */
 #include "doubles/inside.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Checks that a process does not grow when it opens and closes trainers for years, as a service
  * does.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* faces CONFIG [KEY=VALUE …]: trains with the config file CONFIG through the library, and prints
  * the SHA-256 of the weights.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """One config and the same data have one weights_sha256 from the program, from C (faces.c, public headers only) and from
 Python: faces.py TRAINER FACES LIBRARY PACKAGE
 

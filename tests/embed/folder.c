@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* folder CONFIG CACHE ONNX: trains with the config file CONFIG through the library, decodes
  * pictures into the directory CACHE, writes the trained model to the file ONNX, and prints the
  * SHA-256 of the weights. */

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """The program and the library train the same config of a folder of pictures, and get the same weights and the same ONNX
 file: folder_faces.py TRAINER FOLDER-PROGRAM PICTURE-LIBRARY
 

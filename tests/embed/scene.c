@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "embed/scene.h"
 
 #include "ref/ref.h"

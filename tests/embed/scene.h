@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The calls that a service makes on a trainer, in one function: open, two steps, a prediction,
  * save, close. */
 #ifndef TESTS_EMBED_SCENE_H

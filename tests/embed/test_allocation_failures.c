@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Lets every allocation through the host's allocator fail once: alone, and together with all later
  * ones. The public function that needed the memory must return an error, nothing may leak, and it
  * must be possible to close the handle.

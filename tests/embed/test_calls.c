@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests calls of public functions that are not allowed but that programs make by mistake: from a
  * callback, in a forked child, on a small stack, with a pool whose owner is working, with NULL
  * arguments. Each must return an accurate error. None may hang, or return old weights. */

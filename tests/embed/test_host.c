@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests that Lockstep leaves the state of the program that uses it unchanged: its signal handler,
  * its locale, its OpenMP team, and a child that it has forked before. */
 #include "data/scratch.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests how much stack the public functions use: each runs on a stack that was filled with a
  * pattern. A function that needs much stack checks at its start that it has enough; with a little
  * less it must fail instead of overrunning the stack. */

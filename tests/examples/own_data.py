@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Trains the examples with users' own data: the same bits on one, two and three devices.
 
     own_data.py ROOT TRAINER table|autoencoder

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # prints.sh EXPECTED PROGRAM [ARGUMENT...]: the program succeeds and prints the content of EXPECTED.
 # A .txt file is the exact text; in a .pattern file each line is an extended regular expression that
 # must match the whole line.

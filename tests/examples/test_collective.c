@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the public all-reduce (<lockstep/collective.h>) with pools of reference devices. */
 #include "ref/ref.h"
 #include "runner.h"

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # budgets.sh SUMMARY WORK_FOLDER: the output of summary.py for a run of five tests: one within its
 # budget, one beyond twice and one beyond four times its budget, one without a tier, one skipped.
 # Exit status 1 if it is not as expected.

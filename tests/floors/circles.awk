@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # circles.awk -v room=NAME -v most=N FILE.c...: reads the sources of one directory ("room") and its
 # sub-folders. Prints each cycle of more than N files that call each other's external functions,
 # with the calls; the exit status is 1 if there is one.

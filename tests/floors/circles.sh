@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # circles.sh ROOT: at most three files of a directory of src/ ("room") may call each other in a
 # cycle (circles.awk). A file that is in no cycle can be read, tested and replaced after the files
 # on which it depends.

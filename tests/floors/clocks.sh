@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # clocks.sh ROOT: every file under ROOT/src and ROOT/examples that waits until a time sets the waits' clock to the steady
 # one. The default is the clock that a person or a time server can set back, and a wait then lasts as much longer.
 set -eu

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Checks C sources against the coding rules and prints one line for each violation; the exit status
 # is 1 if there is any. Files are named relative to the project's root.
 

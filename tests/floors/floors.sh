@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # floors.sh ROOT: checks every source under ROOT/src and ROOT/include with floors.awk, and that the
 # files that ROOT/src/README.md names exist.
 set -eu

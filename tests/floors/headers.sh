@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # headers.sh ROOT STANDARD COMPILER: every public header compiles on its own, without a warning.
 set -u
 root=$1

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include <lockstep/pool.h>
 
 static int write_index(const ls_worker *worker, void *arg, ls_error *err)

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # selftest.sh ROOT: plants one violation at a time into a copy of the sources, which floors.sh must
 # report; and some code that only looks like a violation, which it must accept.
 set -eu

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """texts.py ROOT: checks that no source decides by a text that is written for people, or by a name where a value exists.
 
 - No function compares, searches or parses the text of an error. It reads ls_error.status or ls_error.reason.

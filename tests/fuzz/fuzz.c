@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE /* memfd_create; in this file alone */
 #include "fuzz/fuzz.h"
 

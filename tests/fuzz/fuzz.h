@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Common parts of the fuzz targets.
  *
  * A target is one file with LLVMFuzzerTestOneInput. It passes the bytes to a reader and checks the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Arrays: a file as .npy or .npz, or, if it does not begin like these, as safetensors with tensors
  * x and y. */
 #include "fuzz/fuzz_dataset.h"

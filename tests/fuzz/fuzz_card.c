@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The card of a model: an accepted card means what its text says, and the model in it is read or
  * refused. */
 #include "config/card.h"

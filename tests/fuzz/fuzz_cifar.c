@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* CIFAR-10's binary format: the first file is the training split and the second the test split,
  * with one record each. */
 #include "data/kinds.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads a config as a text and as a file, followed by values of --set after zero characters. An
  * accepted config is within its limits, and the resolved config that a run writes reads as
  * itself. */

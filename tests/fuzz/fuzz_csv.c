@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tables whose target is the column "y": as classes, and as numbers with missing values filled. */
 #include "fuzz/fuzz_dataset.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "fuzz/fuzz_dataset.h"
 
 #include <math.h>

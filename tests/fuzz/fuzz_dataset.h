@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Common parts of the targets for datasets: two files in memory that are opened as a dataset's, and
  * tables. */
 #ifndef TESTS_FUZZ_FUZZ_DATASET_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* IDX files, plain and compressed: the first file has the images and the second the labels, of the
  * training split and of the test split. */
 #include "data/kinds.h"

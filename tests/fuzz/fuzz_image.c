@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Images: a file read as 3×2 pixels, in grey and in colours; as it is and, if it is a PNG, with
  * correct checksums of its chunks, because otherwise hardly any mutant would pass them. */
 #include "data/image.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The strict JSON reader and the writer: an accepted value can be found by its key and its place,
  * and reads the same after it was written. */
 #include "fuzz/fuzz.h"

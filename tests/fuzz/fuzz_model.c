@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Model files: an accepted model is a graph in order, with shapes and tensors that fit. Each text
  * is read for a small grey input and for a coloured one. */
 #include "fuzz/fuzz.h"

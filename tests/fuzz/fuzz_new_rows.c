@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tables of new rows, for a model of three columns, with and without its classes. */
 #include "data/new_rows.h"
 #include "fuzz/fuzz_dataset.h"

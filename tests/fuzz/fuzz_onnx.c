@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ONNX: a file read as a model. An accepted file gives layers that are a model, except what only
  * the reader of layers checks, with as many weights as the model has; memory is bounded by the size
  * of the file. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Pictures in memory as rows of models, in grey and in colours; as they are and, if they are PNG,
  * with correct checksums of their chunks. A row must be what training reads from the same bytes. */
 #include "data/image.h"

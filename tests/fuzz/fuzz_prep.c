@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The preparation of rows: an accepted description is complete, is written as it was read, and
  * prepares rows. */
 #include "fuzz/fuzz.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Weights: a safetensors file read for a small model, as weights and as gradients, and strictly as
  * the files that Lockstep itself writes: weights, or two groups of tensors. An accepted file has
  * filled every float. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The state of a checkpoint and the recipe in it: an accepted state means what its text says, and a
  * run with the same recipe is recognised. */
 #include "checkpoint/checkpoint.h"

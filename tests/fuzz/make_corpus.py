@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Writes the seeds of the fuzz targets.
 
     make_corpus.py FOLDER               writes FOLDER/<target>/<name>, and removes other files of a

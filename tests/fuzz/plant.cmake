@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Makes a copy of a source file with a bug in it:
 #     cmake -D IN=FILE -D OUT=FILE -D FROM=TEXT -D TO=TEXT -P plant.cmake
 # TEXT must occur exactly once in the file.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A plain driver for a fuzz target, for builds without libFuzzer: runs the target on every file of
  * a corpus and on deterministic mutations of it.
  *

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # folder.sh SOURCE BUILD: in the folder that pack.sh creates, every program and library finds all
 # that it needs in lib/, in the libraries of glibc and gcc, or among NVIDIA's, which empty libraries
 # replace here.

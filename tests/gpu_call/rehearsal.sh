@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # rehearsal.sh SOURCE BUILD [GPUS]: the folder that pack.sh creates, moved elsewhere, runs a whole
 # call over the doubles, which simulate this number of GPUs (1). Steps that need PyTorch are skipped
 # if the system's Python has none.

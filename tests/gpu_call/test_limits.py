@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """test_limits.py BENCH-GPU: steps that hang, with a child that would outlive them, are ended;
 nothing of them is left, and log and summary say what was stopped. The limits are a fifth of the
 real ones. On a machine so slow that a step has not begun by then there is less to end.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """test_summary.py BENCH-GPU: the summary of a call has at most MOST lines, whatever happened, and
 contains the important results. The limits of a second call, and the steps that a timeline counts.
 """

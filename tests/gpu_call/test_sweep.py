@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """test_sweep.py GPU_SWEEP GPU_SWEEP_DOUBLED DEVICE: the sweep over cuDNN's engines.
 
 The program itself lists what cuDNN recommends for a device that a file describes. The one with

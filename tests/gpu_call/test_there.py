@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """test_there.py BENCH-GPU: what once.py does on the machine with the GPU. A build there is for the
 GPUs that are there; what PyTorch compiled comes home if it is small.
 """

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests CRC-32: known values, and that a text in pieces has the same checksum as the whole text. */
 #include "hash/hash.h"
 #include "runner.h"

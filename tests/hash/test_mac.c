@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the message authentication code: known tags, pieces of any length, and that the key, the
  * number and each bit of the message count. */
 #include "hash/mac.h"

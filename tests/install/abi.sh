@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # abi.sh CMAKE SOURCE WORK BASELINES [--renew]: the binary interface of each shared library (exported functions, and the
 # types that they reach) is the one that BASELINES/*.abi describe, and a change of a structure and of a symbol that is
 # made here on purpose is found. The libraries are built anew for this, unoptimised and with full debugging information.

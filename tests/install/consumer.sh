@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # consumer.sh WAY WHAT KIND PREFIX LIBDIR WORK CMAKE CC CXX: builds and runs a program that uses
 # only the installed PREFIX, as C11 and as C++17.
 #   WAY   cmake or pkgconfig     WHAT  pool, trainer or picture     KIND  shared, static, or archive: static where

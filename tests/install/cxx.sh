@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # cxx.sh PREFIX LIBDIR WORK SOURCE: <lockstep/lockstep.hpp> of the installed library, with every C++
 # compiler that is there: examples/embed.cpp and embed_learner.cpp, each compiled by the command in
 # its first comment, and raii.cpp.

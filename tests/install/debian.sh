@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # debian.sh SOURCE WORK PREFIX LIBDIR: the Debian source package of the sources builds; its packages together contain
 # the files that `cmake --install` puts into PREFIX, each one once; the packages of pictures and of MPI have their
 # libraries, and no other package needs those. lintian has nothing against them. They contain what the container

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # debian_names.sh BUILD SOURCE WORK: each Debian package of a shared library has the name that Debian's policy derives
 # from the library's SONAME, and its symbols file makes programs depend on that name and has each exported symbol; the
 # plugins are packed from the folder whose name has the same version. What the build depends on, build-essential

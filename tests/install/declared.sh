@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # declared.sh LIBRARY ARCHIVE ROOT CC: the shared library exports every function that a public
 # header declares and the archive defines.
 set -eu

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # dev_run.sh BUILD SOURCE: the targets that `./dev run` builds produce every library and program that
 # `cmake --install` installs after it. In a build folder with all targets nothing would be missing, so
 # the test asks ninja what it would build. Skipped if the build folder is not ninja's.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # examples.sh PREFIX LIBDIR WORK CC NAME...: builds these installed examples against the installed
 # library and runs them. An example whose first comment says how it is compiled is compiled by that
 # command.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # fast_math.sh CMAKE SOURCES WORK_FOLDER: the configuration fails with compiler flags that allow
 # sums to be reordered, and the message names the flag.
 set -eu

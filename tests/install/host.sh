@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # host.sh CMAKE SOURCE WORK [build]: configures a host project that contains Lockstep, by add_subdirectory with static
 # libraries and by FetchContent with shared ones; with `build` each way has both kinds, and two of the four hosts are also
 # built, run as C11 and as C++17, and installed, from two copies of the sources in two folders, and of the others the

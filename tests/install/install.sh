@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # install.sh CMAKE BUILD WORK LIBDIR SOURCE: installs three times, under WORK:
 #   all    everything; installed elsewhere and then moved, as a prefix may be
 #   pool   only the component `pool`

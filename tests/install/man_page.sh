@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # man_page.sh TRAINER PAGE: the man page has the options that the program's help has, command by
 # command, and the same exit codes.
 set -eu

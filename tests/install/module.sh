@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # module.sh PREFIX WORK: the modulefile of an installation, which was moved, makes its program, page and library found,
 # and unloading takes all of it away. Skipped without Environment Modules.
 set -eu

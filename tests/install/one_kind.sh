@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # one_kind.sh CMAKE SOURCE WORK LIBDIR CC CXX: installs Lockstep's libraries without the program, as an archive alone
 # and as shared libraries alone (BUILD_SHARED_LIBS), and uses them by their usual names. There is no program, and an
 # option that is ON without its library is an error. The sources are the release's archive, unless something is not

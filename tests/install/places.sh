@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # places.sh CMAKE PROJECT SCRATCH CPU: builds in unusual conditions: in a path with blanks, from a
 # source tree into which nothing may be written; if CPU is ON, with the CPU back end compiled by
 # clang as well; and for 32 bits, which must be refused with a message.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # plugin_place.sh PREFIX LIBDIR PLUGIN WORK CC: the installed program, and a program that is linked
 # with the installed library, look for back ends in their own prefix, wherever it is. PLUGIN is a
 # back end of another name, so that both report which file they found.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every member of <lockstep/lockstep.hpp>, against the installed library: what is released, what is
 // shared, and what is thrown. The header is included twice over and in two files (other.cpp).
 #include <lockstep/lockstep.hpp>

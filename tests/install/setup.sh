@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # setup.sh PROJECT SCRATCH: third_party/setup.sh on simulated systems:
 #   apt lacks one package, and cannot be updated: the others are installed, and that one is named
 #   sudo refuses the user: the message says what an administrator has to run, and the build goes on

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # symbols.sh LIBRARY MAP: LIBRARY exports exactly the symbols that its version script MAP lists, each in its node. A
 # pattern would export what nobody has decided on, so the script has none but `local: *`.
 set -eu

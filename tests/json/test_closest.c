@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the suggestions "Did you mean …?" in messages. */
 #include "base/error.h"
 #include "runner.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests JSON documents: line and column of nodes, messages, files, numbers under another locale,
  * failed allocations. */
 #include "data/ration.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests ls_json_set: the effect of `--set a.b=v` on a document. */
 #include "runner.h"
 #include "json/json.h"

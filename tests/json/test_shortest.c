@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests numbers that are written as text: as few digits as possible, so that reading the text gives
  * the same number. The C library is the reference. */
 #include "runner.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests which texts the JSON reader accepts, and which it refuses with which message. */
 #include "runner.h"
 #include "json/json.h"

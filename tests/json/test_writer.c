@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the JSON writer: punctuation, numbers, strings, and its buffer. */
 #include "runner.h"
 #include "json/json.h"

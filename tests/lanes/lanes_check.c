@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "lanes/lanes_check.h"
 
 #include "base/rng.h"

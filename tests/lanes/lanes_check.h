@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Runs one op of the CPU back end with given kernels, and the same op of the reference back end
  * with sums in double, on the same random data. All data that a test sees are row-major.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the digests that the CPU back end computes (src/base/digest.h): the kernel of each
  * instruction set, and the ops on arenas, which sum what they read before they change it. All are
  * compared with the formula. */

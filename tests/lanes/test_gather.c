@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the conversion of rows of bytes and of floats to lanes, the layout in which the CPU back
  * end computes 16 rows side by side. The kernels of each instruction set are compared with the
  * formula, on rows that differ in every value, for usual means and deviations. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the ops of the CPU back end, which compute 16 images side by side (lanes), on random
  * shapes, with the kernels (functions of src/cpu/kernels) of every instruction set that this CPU
  * has. The results must have the same bits

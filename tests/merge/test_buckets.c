@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests where the array of gradients is divided into buckets, the parts that are summed over the
  * workers while the backward pass still computes. */
 #include "merge/tree.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the additions that remain to be done when every worker has computed its partial sums,
  * against the definition of the shard tree. */
 #include "merge/group.h"

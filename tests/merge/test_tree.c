@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the shape of the shard tree against shapes that were written by hand. */
 #include "merge/tree.h"
 #include "runner.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The admission of a host to a run (docs/faults.md, src/train/admit.c), with one loss of a host. A
  * *member* is a process of the run; the *newcomer* is the process that is to be admitted.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The barrier (src/sync/barrier.c). *Ranks* are the threads that meet at it. Each round ends in the
  * same way for all ranks. One word contains the number of the round, the number of ranks that have
  * arrived, and the abort bit. How a round ends is decided by one exchange of that word, which is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Parking (src/sync/park.h): a thread sleeps until another thread wakes it. The models of the ring
  * and of the barrier include this file.
  *

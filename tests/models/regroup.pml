@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The steps of a run, their commit points, and what happens when a worker is lost (src/engine,
  * src/comm).
  *

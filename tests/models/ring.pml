@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The ring between one producer and one consumer (src/sync/ring.c), which both can park (sleep, see
  * park.pml). A third process, the closer, can close the ring at any time. The consumer can stop
  * early.

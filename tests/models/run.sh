@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Checks the models with Spin. Each model must hold in every interleaving of its processes. With
 # each of the planted bugs, one at a time, the violation must be detected.
 #

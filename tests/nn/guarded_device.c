@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nn/guarded_device.h"
 
 #include "base/error.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A back end around another back end (the *inner* back end) in host memory, such as the CPU's. It
  * checks where the ops of the inner back end write.
  *

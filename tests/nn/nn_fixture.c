@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nn/nn_fixture.h"
 
 #include "base/rng.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Functions that the tests of src/nn share. They make models from text, and data. An allocator
  * counts allocations and fails on request. */
 #ifndef TESTS_NN_FIXTURE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the gradients of every layer type, in every sample model of that type
  * (ls_layer_type.samples). On the reference back end with sums in double, the gradient of the
  * backward pass is compared with the slope of the loss. Every other back end is compared with the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests models that are graphs: blocks are expanded, ops are fused where that is allowed, buffers
  * get offsets in memory, and ResNet-18 has the layers of the example file. */
 #include "nn/nn_fixture.h"

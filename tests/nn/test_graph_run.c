@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the computation of models that are graphs: shards, running statistics, buffers that share
  * memory, and the first forward pass of ResNet-18. */
 #include "nn/nn_fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests that a step whose loss is not finite changes neither weights nor running statistics, and
  * that later steps change nothing either, until ls_replica_resume_updates is called. Tests every
  * back end with every optimizer. */

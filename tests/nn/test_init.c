@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the initial weights of a model: their distribution, and that they depend only on the seed.
  */
 #include "nn/nn_fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the reading of a model from JSON: shapes, parameters and their names, and every kind of
  * error. */
 #include "nn/nn_fixture.h"

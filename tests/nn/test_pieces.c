@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests a backward pass by buckets, which are parts of the gradient (nn/replica.h). The function
  * `ready` must be called after each bucket but the last. When it is called, the reported floats
  * must be complete. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests a replica (a model on a device): gradients, evaluation and steps, also in blocks of rows,
  * and every kind of failure. */
 #ifdef LOCKSTEP_WITH_CPU

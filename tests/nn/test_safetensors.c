@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the weights of a model in safetensors files: writing, reading, and every kind of damage. */
 #include "nn/nn_fixture.h"
 

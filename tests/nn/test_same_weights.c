@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A back end may compute data from the weights for one shard of a step, and use the data again for
  * the other shards, if the caller promises that the weights are the same (LS_RUN_SAME). This file
  * tests that a back end uses the data again only with the promise. After any function has written

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests that updates by pieces (nn/replica.h) give the same bits as updates from a total in memory.
  * Also tests that replicas whose model or optimizer needs the total in memory do not support
  * updates by pieces. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "nn/wrapped_device.h"
 
 #include "base/error.h"

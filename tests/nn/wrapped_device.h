@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A device around another device (the *inner* device). It requests blocks of rows, reports that it
  * does not compute in host memory, counts ops, and refuses or fails calls as a test requests. */
 #ifndef TESTS_NN_WRAPPED_DEVICE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The ops as textbooks define them, in double and without optimisation. Tests check the reference
  * back end (src/ref) with these definitions, which share no code with its loops. Arrays are
  * row-major. A row is an example of the batch. */

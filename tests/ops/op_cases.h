@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Random descriptions of ops, drawn from a seed, so that every run of the tests has the same cases.
  * A *case* is a chain of ops (op_check.h). A row is an example of the batch. */
 #ifndef OPS_OP_CASES_H

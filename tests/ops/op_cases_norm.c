@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Cases of batch norm, additions, activations, dropout and label smoothing, and of graphs that are
  * parts of residual networks. */
 #include "ops/op_cases.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Chains of ops (op_check.h) as descriptions: shapes and sizes, without a device. Shared by the
  * op_*.c files. */
 #ifndef OPS_OP_CHAIN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Runs ops of any back end and compares them with the reference back end.
  *
  * The unit is a *chain* of one or several ops. The input of an op is the output of the previous op,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "ops/op_devices.h"
 
 #include "ops/op_chain.h"

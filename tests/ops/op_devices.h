@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The devices whose ops are tested: one for each back end and for each family of kernels in the
  * build. */
 #ifndef OPS_OP_DEVICES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Generates random inputs of a chain. */
 #include "base/rng.h"
 #include "ops/op_chain.h"

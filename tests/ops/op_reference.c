@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Computes a chain on the reference back end, which sums in double. */
 #include "ops/op_chain.h"
 #include "ref/ref.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Compares results of chains. */
 #include "ops/op_check.h"
 

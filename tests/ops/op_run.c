@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Runs a chain on a device. */
 #include "ops/op_chain.h"
 

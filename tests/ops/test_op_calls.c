@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests repeated calls of an op, and all ops of one layer together, on every back end. */
 #include "ops/op_cases.h"
 #include "ops/op_chain.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests gather, dropout and the optimizers of every back end with the formulas of plugin.h. */
 #include "base/rng.h"
 #include "ops/op_cases.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Compares every op of every back end, with random shapes and parameters, with the reference back
  * end, which adds in double. op_check.h describes how ops are run. */
 #include "ops/op_cases.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests which requests the reference back end refuses, and its messages. */
 #include "ref/ref.h"
 #include "runner.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the reference back end, with which all other back ends are compared. Its forward pass is
  * compared with the definitions of the ops, and its gradients with central differences of these
  * definitions, in double. */

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Creates the reference files with which tests/parity compares Lockstep's gradients.
 
 Stores a Kaiming start of LeNet, the float64 gradient of every parameter by PyTorch on one minibatch

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "parity/parity_devices.h"
 
 #include "ref/ref.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The devices whose parity with PyTorch is checked: every family of kernels in the build. */
 #ifndef PARITY_PARITY_DEVICES_H
 #define PARITY_PARITY_DEVICES_H

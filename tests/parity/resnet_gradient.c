@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Computes the gradient of rows 0 … 31 at given weights; resnet_parity.py compares it with
  * PyTorch's.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Compares Lockstep's ResNet-18 with PyTorch in float64: gradients and running statistics.
 
     python3 tests/parity/resnet_parity.py --program build/tests/parity/resnet_gradient

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Compares LeNet with PyTorch's results in float64: the gradient of every parameter in the first
  * step, and the losses of ten steps. make_reference.py creates PyTorch's results. */
 #include "comm/comm.h"

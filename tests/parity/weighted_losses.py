@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Compares one step on weighted rows with PyTorch in float64: the loss, and the weights after a step of SGD, for random
 cases of every loss.
 

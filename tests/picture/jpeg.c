@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "picture/jpeg.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Creates JPEG files in memory: a gradient of colours. */
 #ifndef TESTS_PICTURE_JPEG_H
 #define TESTS_PICTURE_JPEG_H

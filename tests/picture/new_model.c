@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "picture/new_model.h"
 
 #include "ref/ref.h"

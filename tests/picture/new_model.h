@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Creates an untrained model for rows of any shape. */
 #ifndef TESTS_PICTURE_NEW_MODEL_H
 #define TESTS_PICTURE_NEW_MODEL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The program `trainer` packs a folder of pictures and trains on it. Tests that the library
  * <lockstep/picture.h> converts each picture, read from memory, to the same row, and that the
  * outputs for it are bit-identical to those of `trainer predict`. */

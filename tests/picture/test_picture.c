@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the conversion of pictures in memory to rows of a model: the pixels, and every kind of
  * error. */
 #include "data/png.h"

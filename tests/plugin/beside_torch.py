@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """beside_torch.py ORDER STUBS SOURCES: uses Lockstep and a stub of PyTorch in one process. ORDER:
 
     plugin   a trainer that looks for GPUs, then `import torch`

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # beside_torch.sh PYTHON LIBRARY PLUGIN DRIVER PROGRAM ARGUMENT...: runs a Python program that finds
 # the library, the plugin beside it, and a library with the name of NVIDIA's driver (in the folder
 # DRIVER). PYTHON "LOCKSTEP_TORCH_PYTHON": the one that this environment variable names. Without it,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A minimal plugin. FLAVOUR selects what is wrong with it. */
 #include <lockstep/sys/plugin.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests that the plugin for GPUs leaves a process in which other programs can use NVIDIA's
  * libraries. The stub of PyTorch (stubs/torch.c) needs a function of NCCL that the NCCL of the
  * build lacks. An empty library stands for NVIDIA's driver, so that the plugin loads its other

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the CUDA plugin on a machine without NVIDIA's driver. It must not load any of NVIDIA's
  * libraries, which would take 190 MB and up to half a second. */
 #include "base/error.h"

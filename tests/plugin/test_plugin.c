@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests how back ends are loaded from shared libraries: the directories in which they are looked
  * for, and the difference between an absent and a broken library. */
 #include "device/registry.h"

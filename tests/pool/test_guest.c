@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the worker pool in the process of another program: fork, signals, cancellation of threads,
  * jobs that call the pool, nested pools, several pools at once. */
 #define _GNU_SOURCE /* MADV_WIPEONFORK */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests workers that run on threads of the program that uses the library: on threads that it lends
  * to the pool, and on the calling thread as worker 0. Also tests the pool's counters. */
 #include <lockstep/pool.h>

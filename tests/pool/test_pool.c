@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the worker pool through its public header. Properties of threads are read from /proc. */
 #include <lockstep/pool.h>
 

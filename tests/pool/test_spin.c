@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests adaptive spinning: a waiting thread stops spinning when spinning does not help, and starts
  * again when it helps. */
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests workers that stall: the pool abandons them, continues without them, and can be destroyed
  * while they still hang. */
 #include "runner.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests which CPUs the pool may use, according to CPU sets and quotas, and how they are divided
  * among the workers. The machines are simulated by small files in place of /sys and /proc. */
 #include "pool/pool.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the reading of dates and times, and the numbers into which they are taken apart. */
 #include "prep/date.h"
 #include "runner.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests which texts are the same level of a column (prep/level.h). */
 #include "prep/level.h"
 #include "runner.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the parsing of numbers in tables: in every form, the result must be bit-identical to
  * strtod's. */
 #include "prep/number.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests descriptions of how rows are prepared: a description is read as it was written, and rows
  * are prepared accordingly. */
 #include "prep/prep.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """While these tests run, the library gets copies of all options that Python passes to it, and the copies are overwritten
 as soon as the call has returned. The library must have copied by then what it needs later, because ctypes frees such
 memory at any time. What callbacks use stays."""

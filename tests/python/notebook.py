@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """notebook.py FILE [--short] [--pictures FOLDER]: runs a notebook from its first to its last cell in
 Jupyter, or where nbclient and ipykernel are missing without it, and checks what it has come to. The
 short form has one epoch of 2,048 rows. 77: matplotlib is missing.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Compares the structures of the Python package with those of the C headers: the offset of each field and the size.
 
     structures.py LIBRARY_PY INCLUDE CC FOLDER

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Uses the package together with PyTorch in one process: weights in and out, threads, forks."""
 import numpy as np
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tests the wheel as a user has it: installed into an environment of its own, without the
 repository.
 """

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # wheel.sh PYTHON LIBRARY ROOT WORK [NOTEBOOK]: builds the wheel, installs it into an empty
 # environment, and runs the tests there, with a short form of the notebook; or only the NOTEBOOK, in
 # full. It needs no network: NumPy, pytest, matplotlib and Jupyter are PYTHON's.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the metrics file of a run when the disk is full or fails, and when the file was changed
  * before the run is resumed. */
 #include "data/scratch.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the timeline of a run: steps with their arrows, counters and allocations; and the activity
  * of devices: tracks, overlaps, lost records, and the reason that is given if there is none. */
 #include "base/clock.h"

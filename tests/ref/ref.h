@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The reference back end: every op as plain loops over row-major arrays.
  *
  * Other back ends are compared with it, and a thread sanitizer sees all of it. It uses one thread,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "ref/ref.h"
 
 #include "base/error.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Gathers dataset rows into a batch, cropped and flipped at random if requested. */
 #include "base/augment.h"
 #include "base/error.h"

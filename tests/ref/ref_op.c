@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "ref/ref_op.h"
 
 #include "base/digest.h"

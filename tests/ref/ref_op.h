@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Common parts of the files of the reference back end: its device, its op, the table of loops. */
 #ifndef REF_REF_OP_H
 #define REF_REF_OP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Computes an op's shapes from its description, or refuses the description. */
 #include "base/error.h"
 #include "ref/ref_op.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The element-wise ops. */
 #include "base/error.h"
 #include "base/rng.h"

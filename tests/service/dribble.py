@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Slow clients that send byte by byte, and a client with real requests.
 
     dribble.py URL SECONDS [PID]

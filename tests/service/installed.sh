@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # installed.sh PREFIX LIBDIR SOURCE-FOLDER WORK CC PYTHON: builds the service with the installed
 # library, by the command in its README.md, and sends it requests.
 set -eu

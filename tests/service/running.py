@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Helpers: a running service, curl, and examples to send."""
 import http.client
 import json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Tests the HTTP service from outside, in scenarios ("stories").
 
     stories.py PROGRAM SOURCE-FOLDER STORY [SHIM]

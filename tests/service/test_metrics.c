@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests metrics in the format of Prometheus. */
 #include "http/metrics.h"
 #include "runner.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the lock of a directory, which lets only one process use a run. */
 #include "runner.h"
 #include "store/durable.h"

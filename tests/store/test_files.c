@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests files that exist completely or not at all: writing and replacing them, and the remains of
  * interrupted processes. */
 #define _GNU_SOURCE /* mknod */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests files of records when a write fails in the middle of a record. */
 #include "runner.h"
 #include "store/log_file.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A small stress test of one structure for ThreadSanitizer: `order_stress ring`, `barrier`, `pool`,
  * `lent`, `group`, `one_total`, `pieces`, `team`, `deal`, `progress` or `brought`.
  * weakened_orders.sh compiles this test with the memory orders as they are; the test must then

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the barrier: no thread leaves a round before all have arrived, and every round ends in the
  * same way, completed or aborted, for all threads. */
 #include "sync/barrier.h"

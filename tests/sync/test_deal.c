@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests dealing (sync/deal.h), which distributes the items of a round to threads while they work.
  * Every item is dealt exactly once in a round, the items of a thread are adjacent, and a slow
  * thread gets few items. */

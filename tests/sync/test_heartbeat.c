@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests heartbeats: what a watching thread can conclude from them about a worker. */
 #define _GNU_SOURCE /* for sched_setaffinity: some threads share one CPU */
 #include "base/clock.h"

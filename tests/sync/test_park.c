@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests parking (sleeping until a condition is true): deadlines, wake-ups, and that no wake-up is
  * lost.
  *

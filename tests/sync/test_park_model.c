@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Checks a model of the parking protocol (sync/park.h) in all interleavings: two waiters and two
  * wakers on one word, on a processor whose stores wait in a buffer (x86-TSO).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the ring (a bounded queue between two threads): order, bounds, closing, deadlines, and data
  * that passes between threads. */
 #include "sync/ring.h"

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Shows that ThreadSanitizer detects each weakened memory order of these structures: the ring, the
 # barrier, the pool's count of finished jobs, a pool's worker that several threads serve one after
 # another, the flag for readers of a merging group, a team, a deal and a progress thread. The stress

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """bits_check.py SOURCE TRAINER: bench/bits.py trains all settings, hashes what both programs have written by one rule,
 and notices weights that differ.
 

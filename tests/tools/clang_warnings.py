@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Checks that clang has no warning about a C source of a build: clang_warnings.py BUILD [CLANG…]
 
 Takes the commands of a build with ninja, replaces the compiler, and checks each source once for each of its sets of

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # find_lr.sh TRAINER: the learning-rate finder from end to end, on a table and the reference back
 # end.
 # shellcheck disable=SC1091,SC2154 # verb.sh sets and reads the shared variables

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Exchanges weights between PyTorch and Lockstep: bit for bit, and the same logits.
 
     python3 tests/tools/formats_torch.py TRAINER EXAMPLES [DEVICES]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Checks that values of arrays that are NaN, infinite, or too large for a float have one answer, whoever reads them.
 
     python3 tests/tools/hostile_arrays.py TRAINER ONE_NUMBER LIBRARY [--needs-onnxruntime]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Checks that rows in hostile notations have one answer, whoever reads them.
 
     python3 tests/tools/hostile_rows.py TRAINER ONE_NUMBER LIBRARY [--service SERVICE] [--drawn N] [--seed SEED] [--needs-onnxruntime]

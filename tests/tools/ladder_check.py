@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """ladder_check.py SOURCE TRAINER: bench/ladder.py reads records and ends runs at their target; its table and its
 picture show what was reached and what was not; the configs of examples/ladder train.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A user's program, for one_number.py: opens a file of weights and prints its predictions.
  *
  *     one_number MODEL table FILE.csv       by the names of the columns (ls_model_row)

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Checks that a model's file alone defines how new rows are prepared, whichever program predicts.
 
     python3 tests/tools/one_number.py TRAINER ONE_NUMBER LIBRARY [--drawn]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Writes small ONNX files without a package: the messages of onnx.proto. It is used by scripts."""
 import math
 import struct

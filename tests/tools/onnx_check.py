@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Checks ONNX files with the official checker and onnxruntime.
 
     python3 tests/tools/onnx_check.py SAMPLES EXAMPLE.json…      SAMPLES: the program onnx_samples

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Reads ONNX files of other programs, and compares the logits with those of ONNX Runtime.
 
     python3 tests/tools/onnx_import.py READER [FILE.onnx[@C,H,W]…]      READER: the program onnx_read

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads an ONNX file as a model and predicts with it, for onnx_import.py.
  *
  *     onnx_read FILE.onnx[@C,H,W] [INPUT ROWS OUTPUT [AGAIN.onnx]]

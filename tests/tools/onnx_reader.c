@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "onnx_reader.h"
 
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A minimal reader of protocol buffers for ONNX files. It shares no code with the writer. */
 #ifndef TESTS_ONNX_READER_H
 #define TESTS_ONNX_READER_H

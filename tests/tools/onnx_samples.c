@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Writes samples for onnx_check.py: for every sample of every layer type, and for the example
  * networks, an ONNX file, images (bytes) or floats, and their logits as ls_predict computes them.
  *

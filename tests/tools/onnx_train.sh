@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # onnx_train.sh TRAINER EMBED_ONNX: a model that was exported is trained on from its ONNX file, resumed and used
 # without the file, and refused where the file or the data do not fit.
 set -eu

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 // perfetto.js FOLDER TRACE QUERY...: imports the trace into Perfetto's trace processor, in its
 // WebAssembly form, and prints the rows of each query as a line of JSON.
 //

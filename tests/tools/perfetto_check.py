@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Checks that Perfetto's trace processor imports a timeline without an error, and what queries find.
 
     python3 tests/tools/perfetto_check.py TRAINER CONFIG

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """same_objects.py BUILD [COMMIT]: proves that a change of comments changed no code.
 
 Compares the working tree for which BUILD was configured with COMMIT (HEAD by default). Each C

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Right and wrong subjects of commits, checked by .ci/subjects.
 #     subjects.sh PATH_OF_SUBJECTS
 set -eu

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # sweep_and_report.sh TRAINER: both verbs from end to end, on synthetic data and the reference back
 # end.
 # shellcheck disable=SC1091,SC2154 # verb.sh sets and reads the shared variables

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Checks that TensorBoard itself reads what a run wrote, including a resumed run.
 
     python3 tests/tools/tensorboard_check.py TRAINER CONFIG

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the printing of tables and texts that fit the width of a terminal. */
 #include "cli/columns.h"
 #include "runner.h"

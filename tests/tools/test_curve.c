@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the plots that the terminal shows at the end of a run. */
 #include "cli/curve.h"
 #include "runner.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the structure of exported ONNX files, for every layer type. onnx_check.py checks that the
  * files compute the same as the model. */
 #include "nn/nn_fixture.h"

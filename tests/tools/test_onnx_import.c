@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the reading of models from ONNX files. onnx_import.py compares their logits with those of
  * ONNX Runtime. */
 #include "nn/nn_fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the report of a run: its contents, and the handling of runs that are damaged, unfinished or
  * missing. */
 #include "data/ration.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests a sweep: its combinations, syntax errors in its arguments, and its results. */
 #include "cli/sweep.h"
 #include "data/ration.h"

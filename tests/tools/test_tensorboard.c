@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests TensorBoard's event files: framing, checksums, and the conversion of each record. */
 #include "data/scratch.h"
 #include "nn/nn_fixture.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Helpers for tests of the program's verbs, to be sourced with `.`: POSIX sh.
 #
 #     . "$(dirname "$0")/verb.sh"       # $1 is the program; creates and enters a directory

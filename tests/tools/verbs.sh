@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # verbs.sh TRAINER: eval, predict, export, devices and bench from end to end, on synthetic data and
 # the reference back end.
 # shellcheck disable=SC1091,SC2154 # verb.sh sets and reads the shared variables

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # with_python.sh PYTHON SCRIPT ARGUMENT...: runs the script; exits with 77 (skipped) if there is no
 # such Python.
 python=$1

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "train/count_malloc.h"
 
 #include <errno.h>

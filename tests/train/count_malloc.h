@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Counts all calls of the C library's allocator, from any thread and any library of the process.
  * Replaces the allocator's functions by functions that count. Needs glibc. */
 #ifndef TESTS_TRAIN_COUNT_MALLOC_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "train/faulty_backend.h"
 
 #include "base/error.h"

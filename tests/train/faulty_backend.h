@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A back end for tests: the reference back end (plain C), with one device that fails or is slow as
  * a test requests. */
 #ifndef TESTS_TRAIN_FAULTY_BACKEND_H

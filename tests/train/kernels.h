@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The description of the CPU back end's kernels (the code of its ops), which depend on the
  * instruction set. */
 #ifndef TESTS_TRAIN_KERNELS_H

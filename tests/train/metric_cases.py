@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Prints metric_cases.inc: random cases of metrics and what scikit-learn finds for them, without and with weights of the
 rows (sample_weight; rows of weight 0 are left out). test_metrics.c draws the same rows. Needs numpy and scikit-learn; run it again only if the cases change: python3 metric_cases.py >metric_cases.inc"""
 import numpy as np

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "train/own_data.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A data source as a program passes it to the library (ls_data_source): 96 training and 40 test
  * images of 1 × 28 × 28 bytes, which a small network can learn. */
 #ifndef TESTS_OWN_DATA_H

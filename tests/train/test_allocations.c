@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests that neither the workers nor the coordinator allocate memory in a training step. */
 #include "runner.h"
 #include "train/count_malloc.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests that the chain of a run with `receipt` has the same hashes on any devices, also if the run
  * loses a device or is stopped and resumed, and that the checkpoints at its positions stay. Tests
  * the receipt, and that a verification finds what was changed in it. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the warnings about a run's data. Data that look like a mistake cause a warning, which names
  * the config key to change; other data cause no warning. */
 #include "data/npy.h"

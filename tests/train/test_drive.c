@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests a trainer that its caller drives step by step. The weights must be bit-identical to those
  * of ls_trainer_run. The tests stop, save, load and query the trainer in every way. */
 #include "base/rng.h"

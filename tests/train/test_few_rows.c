@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests that the prediction for a row has the same bits, with any other rows in the same call. Rows
  * are predicted one at a time, a few at a time and sixteen at a time. The networks come from a
  * generator of random networks, or have layers that are wide enough for Winograd's algorithm.

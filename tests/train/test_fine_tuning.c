@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests clipping, frozen parameters, learning rates by name, class weights, and a moving average of
  * the weights: the effect of each on a step, and that the weights are bit-identical with any number
  * of workers and after a stop and resume. */

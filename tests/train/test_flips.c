@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests that a flipped bit in a worker's copy of the model is noticed before anything is saved. A
  * bit flips after a step, in the weights, the optimizer's state, the moving average or the running
  * statistics. The run must then end with LS_EDIVERGED and must not save the state. After that, a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the metrics of evaluations. They must equal the results of plain counting, must be the same
  * with any number of workers, must be correct with a smaller last minibatch and with empty shards,
  * and must be in the records. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests snapshots of a trainer's weights: their predictions, their use by several threads, and
  * their lifetime. */
 #include "device/registry.h"

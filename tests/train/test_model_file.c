@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests models that are opened from files of weights (ls_model_open): their predictions, their use
  * by several threads, and invalid files. */
 #include "data/scratch.h"

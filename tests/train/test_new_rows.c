@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests predictions for new rows. The rows are read from a file of the user. If they are the rows
  * of the evaluation, they must give the same results. */
 #include "data/scratch.h"

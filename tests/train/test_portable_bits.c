@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests that training gives bit-identical weights on every CPU, with every instruction set, on any
  * number of workers, and with any number of threads per worker. Every machine must compute the
  * hashes in this file.

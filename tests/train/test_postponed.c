@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests of checkpoints that are due but wait until checkpoint.every_seconds have passed. The tests
  * give the clock. After each way in which a run can end, the disk must have the checkpoint that it
  * would have if nothing had waited; only a kill loses what is in memory. */

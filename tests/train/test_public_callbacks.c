@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests functions of the caller that break the rules for their result: a number that is no status,
  * an error without a text, a text without its zero, a text of several lines. Each function of the
  * public headers that returns a status is called with each. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests that options are copied during the call, as <lockstep/README.md> promises. Every structure,
  * array and text that is passed to a public function lies in *lent* memory: pages that are
  * overwritten and made inaccessible as soon as the function has returned. The object is then used

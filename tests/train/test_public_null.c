@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the rule for NULL (<lockstep/status.h>): calls every exported function with NULL for each
  * pointer that must not be NULL. A function that the library exports and that is missing here makes
  * the test fail. */

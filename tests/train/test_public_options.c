@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the structures that a program passes to a trainer or gets from it: structures of other
  * versions, structures with texts, and structures for results. */
 #include "runner.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the last minibatch of an epoch, which is smaller, with the real Fashion-MNIST. With
  * minibatches of 256 or 512 rows the last minibatch has 96 training rows, and 16 or 272 test rows.
  * Skipped if the data is not installed. */

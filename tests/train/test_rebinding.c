@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests how often `bind` of a back end's ops is called (bind: set the addresses of an op's
  * buffers). If the device does not declare LS_DEVICE_REBINDS, or if it records ops, each op must be
  * bound exactly once. Otherwise ops can be bound again to other addresses, and the results must

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests that no step is lost if a device is lost. Any worker can fail or stall (show no sign of
  * life), at any stage of a step. The other workers must then finish the run with weights that are
  * bit-identical to those of a run without faults. tests/campaigns/worker_faults.c tests the same

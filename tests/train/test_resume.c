@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests runs that are stopped at any point and resumed, on the same or on another number of
  * devices. Their results must be the same as in a run that was never stopped: weights, optimizer
  * state, running statistics and records. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests that with a fixed number of shards the final weights are bit-identical on any number of
  * workers.
  *

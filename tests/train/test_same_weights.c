@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* For the first shard of a step, workers convert the weights to other forms, and use these forms
  * again for the later shards of the step (LS_RUN_SAME). Tests that no worker uses forms of outdated
  * weights, after the weights were changed by the update, the moving average, a checkpoint, a file

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests ls_checkpoint_due, which decides when and how a checkpoint is saved, and that an unchanged
  * state is not written twice. */
 #define _GNU_SOURCE /* mknod */

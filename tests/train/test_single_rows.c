@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests batch norm over a shard of one row. A single value has no variance, so the running
  * statistics must not change. The log must contain one warning, and the config change that it
  * advises must help. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests training on rows of floats, whose targets are a class, numbers or yes/no labels. The
  * weights must be bit-identical on any number of workers. */
 #include "base/rng.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests runs that end early: by interrupts, failing devices, failing sinks, failed allocations, and
  * losses that are not finite. No run may hang, leak memory, or report a wrong cause. */
 #include "data/scratch.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests a trainer through its public functions. It must behave as the trainer in the book "Dive
  * into Deep Learning". The behaviours of the book's trainer are numbered; the title of a section
  * begins with the numbers of the behaviours that it tests ("row 4"). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests weights of rows, and a trainer that learns for months: its learning rate is set while it
  * runs, and weights are loaded with and without the optimizer's state. Weights are exact: a factor
  * of 2 for all rows changes no bit, and a row of weight 0 might as well not be there. */

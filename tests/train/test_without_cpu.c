@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tests the registry of back ends (their list) in a build without the CPU back end. The entry of
  * the CPU back end must report that this build has none. This test compiles src/train/builtin.c in
  * the same way as such a build. */

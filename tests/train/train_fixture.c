@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "train/train_fixture.h"
 
 #include "device/registry.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A fixture that the tests of src/train share: the options of a trainer with a small config, a
  * registry (list of back ends) with the reference back end, and the records that a run has
  * emitted. */

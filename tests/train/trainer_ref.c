@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The program `trainer` with the reference back end, which is plain C, in addition to the built-in
  * back ends, so that the whole program can run under ThreadSanitizer. */
 #include "cli/cli.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # CUDA as a language, where there is a compiler for it. Included by the top folder, because a
 # language is the whole project's; third_party/CMakeLists.txt then looks for the libraries.
 #

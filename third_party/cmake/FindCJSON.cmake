@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Finds cJSON, whose package files differ from one distribution to the next.
 #
 #   cJSON::cJSON     imported target; include <cjson/cJSON.h>

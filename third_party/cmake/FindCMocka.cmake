@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Finds cmocka, whose package file defines no target in the versions that distributions ship.
 #
 #   CMocka::cmocka    imported target; include <cmocka.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Finds cuBLASLt where the toolkit beside nvcc has none: in the system's folders or in a Python wheel,
 # which has libcublasLt.so.13 alone.
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Finds cuDNN 9 beside the CUDA toolkit, in the system's folders or in a Python wheel, which has
 # libcudnn.so.9 alone. Set CUDNN_ROOT for a copy elsewhere.
 #

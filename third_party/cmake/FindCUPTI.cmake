@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Finds the header of CUPTI, which times what a GPU does, beside the CUDA toolkit or in a Python wheel.
 # Nothing links the library: the plugin loads it when a timeline is asked for, and does without it else.
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # GNU libmicrohttpd: the live page's server, and the service example's. Defines Microhttpd::Microhttpd.
 find_path(MICROHTTPD_INCLUDE_DIR microhttpd.h)
 find_library(MICROHTTPD_LIBRARY microhttpd)

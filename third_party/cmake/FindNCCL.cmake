@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Finds NCCL 2 beside the CUDA toolkit, in the system's folders or in a Python wheel, which has
 # libnccl.so.2 alone. Set NCCL_ROOT for a copy elsewhere.
 #

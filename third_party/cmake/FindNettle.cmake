@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Finds Nettle, which comes with a pkg-config file only.
 #
 #   Nettle::nettle    imported target; include <nettle/sha2.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # libspng: PNG images for the program. Defines SPNG::SPNG.
 find_path(SPNG_INCLUDE_DIR spng.h)
 find_library(SPNG_LIBRARY spng)

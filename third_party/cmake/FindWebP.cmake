@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # libwebp: WebP images for the program. Defines WebP::webp.
 find_path(WebP_INCLUDE_DIR webp/decode.h)
 find_library(WebP_LIBRARY webp)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # NVIDIA_WHEELS: the folders into which Python's package manager puts NVIDIA's libraries
 # (site-packages/nvidia), each with cudnn/, nccl/, cu13/ … inside. Set it to look elsewhere.
 if(NOT DEFINED NVIDIA_WHEELS)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The communicator table: how the gradients of all workers are summed.
  *
  * This header is for authors of back ends whose devices sum gradients in their own way. It is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The back-end table: the functions that Lockstep needs from a kind of device to train on it.
  *
  * This header is for authors of *back ends*: a back end is the code for one kind of device. The

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Faults that a test causes on purpose in a trainer (<lockstep/trainer.h>), and what the program
  * lends to the library. This header is unstable: any version may change it. */
 #ifndef LOCKSTEP_SYS_TRAINER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The transport table: how messages travel between the processes of a run (its *members*), which
  * are on one host or several.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The kernels for AVX2 with fused multiply-adds. */
 #include "cpu/kernels/isa_table.inc"
 

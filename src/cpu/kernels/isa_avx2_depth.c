@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Kernels for depthwise convolutions, for AVX2 with fused multiply-adds. */
 #include "cpu/kernels/isa_depth.inc"
 

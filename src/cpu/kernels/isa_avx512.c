@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The kernels for AVX-512 (F, BW, DQ, VL). */
 #include "cpu/kernels/isa_table.inc"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Kernels for few rows (few.h), for AVX-512 (F, BW, DQ, VL). */
 #include "cpu/kernels/isa_few.inc"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Kernels for Winograd's algorithm, for every other CPU, with registers of four floats. */
 #include "cpu/kernels/isa_wino.inc"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The communicators of CUDA devices: the field `communicators` of the device table. A *rank* is a
  * worker of this process in the group of workers that compute a step together. A *partial sum* is
  * the sum of the gradients of adjacent shards (parts of the minibatch). A *merge* adds the partial

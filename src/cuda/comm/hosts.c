@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Merging over several processes, each of which has GPUs of its own. A *rank* is a worker of this
  * process. A *merge* adds the *partial sums* of the gradient that the ranks have computed. The
  * *arena* is the array that is merged, and a *bucket* is a part of it. A *node* is a sum at a node

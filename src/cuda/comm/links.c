@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "cuda/comm/group.h"
 
 #include "base/clock.h"

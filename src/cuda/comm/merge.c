@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The calls of a communicator: joining and leaving, the first collective call, all_reduce and
  * merge_ready. Also the tables of the communicators.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "cuda/comm/nccl_lib.h"
 
 #include "base/error.h"

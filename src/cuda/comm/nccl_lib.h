@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* NCCL, NVIDIA's library that moves and adds data of several GPUs. The plugin loads NCCL when
  * several GPUs merge, and is not linked with it. A program that uses one GPU therefore can load
  * another copy of NCCL later, as PyTorch does: the loader would give it the plugin's copy, which

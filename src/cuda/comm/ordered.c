@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Merging in tree order on several GPUs, each with one worker or more. NCCL moves the data; a
  * kernel of this back end adds. A *rank* is a worker of this process; the lowest rank on a GPU is
  * the GPU's *leader*. A *merge* adds the *partial sums* of the gradient that the ranks have

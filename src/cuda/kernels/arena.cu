@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Kernels over whole arenas (arrays of all parameters, or of all gradients): optimizers, running
  * statistics, digests, clipping, sums of arenas. Also the arguments of a training step. */
 #define LS_DIGEST_FN __host__ __device__ static inline

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Convolutions of few channels, usually the first of a network: forward with bias, relu and pool,
  * and the gradient of the weights. kernels.h says in which order they add. Tensor cores multiply 4
  * or 8 channels at once, so the libraries first copy an image of one channel to one of 4 or 8, and

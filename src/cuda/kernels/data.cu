@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Kernels that prepare data: they gather dataset rows into a batch, and convert layouts and number
  * formats. */
 #include "cuda/kernels/kernels.cuh"

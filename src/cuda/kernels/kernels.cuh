@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Functions that the kernels share: layout of threads over memory, number formats, sums, random
  * numbers. */
 #ifndef CUDA_KERNELS_KERNELS_CUH

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The back end's own kernels. Each C function enqueues one kernel, sometimes two, and returns.
  *
  * All pointers are to device memory unless a comment says "host". Tensors are fp32. If a function

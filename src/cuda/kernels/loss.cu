@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Losses. A row is an example of the batch. Softmax and cross-entropy: a thread computes a row if
  * there are at most FEW classes, else a warp does. Only the number of classes decides this. A
  * second kernel adds the losses of the rows, in an order that depends only on their number. If

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Sums over the positions of an m × c tensor (kernels.h), biases, and batch norm, which consists of
  * such sums. Also layer norm.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Kernels that compute element by element. */
 #include "cuda/kernels/kernels.cuh"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Pooling and upsampling, channels last. Windows of 2 × 2 that lie side by side (*quads*), which
  * most networks use, have kernels of their own. Before pooling, these kernels also add a bias and
  * apply a relu. All other windows use the general kernels. The kernels divide indices with

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Choices of engines (math_lib.h), in memory and on disk.
  *
  * The list in memory contains either the choices that this device has made, which the library sends

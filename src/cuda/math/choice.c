@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Which candidate a plan runs. A *candidate* is one of a library's implementations of a product,
  * with its settings. All workers, all hosts and all later runs must run the same one, because each
  * gives other bits. So the first choice for a shape, made by measurement (tune.h), is stored on

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Dense layers by cuBLASLt. The bias and the relu are in cuBLASLt's epilogue.
  *
  * cuBLAS matrices are column-major: cuBLAS sees a row-major [r][c] as a c × r matrix. Therefore

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Convolutions by cuDNN: chooses an *engine*, one of cuDNN's implementations, and runs it. For
  * convolutions of few channels Lockstep's own kernels (own_conv.h) are a candidate as well. */
 #include "cuda/math/tune.h"

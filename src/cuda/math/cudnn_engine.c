@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "cuda/math/inside.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Builds the graph of a convolution from cuDNN's operations. */
 #include "cuda/math/inside.h"
 

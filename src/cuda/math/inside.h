@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Declarations that the files of the math library share; math_lib.h is its interface. */
 #ifndef CUDA_MATH_INSIDE_H
 #define CUDA_MATH_INSIDE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The implementation of math_lib.h: handles, versions, and the choice of the library for a plan. */
 #include "cuda/math/inside.h"
 #include "cuda/shared_lib.h"

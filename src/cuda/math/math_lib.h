@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Convolutions and matrix products: the interface between ops and NVIDIA's libraries.
  *
  *     ls_math_shape shape = {.kind = LS_MATH_CONV, …};

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tensors are channels last (math_lib.h). A dense layer is computed as a convolution of one pixel.
  */
 #include "cuda/math/sample.h"

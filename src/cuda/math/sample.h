@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Operands for measuring a product, and single outputs of the product in double. (tune.h) */
 #ifndef CUDA_MATH_SAMPLE_H
 #define CUDA_MATH_SAMPLE_H

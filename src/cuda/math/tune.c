@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "cuda/math/tune.h"
 
 #include "cuda/math/sample.h"

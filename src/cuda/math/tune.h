@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Choosing among *candidates*, a library's implementations of one product, by measurement.
  *
  * A candidate may be used if it is as exact as the number format allows, and gives the same bits in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Lockstep from Python: data-parallel training in C, arrays in and out.
 
     import lockstep_trainer as lockstep

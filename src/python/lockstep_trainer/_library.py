@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """liblockstep through ctypes: the structures of <lockstep/trainer.h>, <lockstep/model.h> and <lockstep/picture.h>,
 field by field.
 

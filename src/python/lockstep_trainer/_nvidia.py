@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """NVIDIA's libraries in a process with PyTorch.
 
 The plugin for GPUs and PyTorch use libraries of the same names (libcudnn.so.9, libnccl.so.2), and a process has only

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Converts encoded pictures to rows of a model, with the library liblockstep_picture."""
 import ctypes as _c
 import os as _os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Converts a user's rows of a table, whose columns have names, to rows that the library has prepared."""
 import ctypes as _c
 import datetime as _datetime

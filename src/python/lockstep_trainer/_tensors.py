@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reads and writes weights as safetensors files, with NumPy alone."""
 import contextlib
 import json

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The smallest program that uses pictures, in C and in C++: a picture in memory becomes a row of a
  * model, which computes its outputs. The model here is not trained; ls_model_open reads a trained
  * one. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The smallest program that uses the pool, in C and in C++. */
 #include <lockstep/pool.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The smallest program that uses the trainer, in C and in C++: one epoch on synthetic data. */
 #include <lockstep/trainer.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* {"type": "smooth", "reach": 1}: each pixel becomes the mean of the pixels around it. */
 #include "nn/layer.h"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # The package `torch` of tests/plugin/beside_torch.py: it loads a library that needs NVIDIA's libraries.
 import ctypes
 from pathlib import Path

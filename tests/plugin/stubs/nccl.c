@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A library with the name of NCCL, for tests of which copy a process gets. It has the functions
  * that the plugin takes, and with NEWER one more, which a program like PyTorch needs. */
 #include <stddef.h>

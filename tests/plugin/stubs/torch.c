@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A library that needs a newer NCCL than the one with which the plugin was built, as PyTorch can.
  */
 int ncclOfLater(void);
