@@ -504,21 +504,6 @@ static void put_arrays(ls_json_writer *w, const ls_inspection *l)
         ls_json_put_bool(w, "standardize_target", true);
 }
 
-/* Writes how pictures become rows of the height and width. */
-static void put_size(ls_json_writer *w, const ls_inspection *l)
-{
-    const ls_prep_resize *r = &l->resize;
-    if (l->pictures)
-        ls_json_put_string(w, "pictures", l->pictures);
-    else if (!r->height)
-        ls_json_put_int(w, "image_size", l->height);
-    else {
-        ls_prep_write_resize(w, r);
-        if (r->height != l->height || r->width != l->width)
-            ls_prep_write_sides(w, "crop", l->height, l->width == l->height ? 0 : l->width);
-    }
-}
-
 static void put_data(ls_json_writer *w, const ls_inspection *l)
 {
     ls_json_open_object(w, "data");
@@ -529,7 +514,7 @@ static void put_data(ls_json_writer *w, const ls_inspection *l)
         put_arrays(w, l);
     else {
         ls_json_put_string(w, "path", l->path);
-        put_size(w, l);
+        ls_inspect_put_size(w, l);
         ls_json_put_int(w, "channels", l->channels);
     }
     if (l->kind->form != LS_DATA_TABLE && !l->each && !l->pictures) {

@@ -755,6 +755,20 @@ int ls_inspect(ls_inspection *l, ls_error *err)
     return status;
 }
 
+void ls_inspect_put_size(ls_json_writer *w, const ls_inspection *l)
+{
+    const ls_prep_resize *r = &l->resize;
+    if (l->pictures) {
+        ls_json_put_string(w, "pictures", l->pictures);
+    } else if (!r->height) {
+        ls_json_put_int(w, "image_size", l->height);
+    } else {
+        ls_prep_write_resize(w, r);
+        if (r->height != l->height || r->width != l->width)
+            ls_prep_write_sides(w, "crop", l->height, l->width == l->height ? 0 : l->width);
+    }
+}
+
 void ls_inspect_end(ls_inspection *l)
 {
     close_data(l);

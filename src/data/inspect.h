@@ -6,6 +6,7 @@
 #include "base/buffer.h"
 #include "data/dataset.h"
 #include "data/folder.h"
+#include "json/writer.h"
 
 /* The keys of `data` that the user has set (config/given.h). They decide; nothing is guessed about
  * them. */
@@ -85,6 +86,8 @@ const char *ls_inspect_forms(const ls_inspection *look);
  * even after a failure. Errors: those of opening the data; LS_ENOENT, LS_EDATA and LS_EINVAL with
  * what was expected. */
 int ls_inspect(ls_inspection *look, ls_error *err);
+/* Writes the members of a config's `data` by which pictures become rows of the height and width. */
+void ls_inspect_put_size(ls_json_writer *w, const ls_inspection *look);
 /* Closes what ls_inspect has opened and frees its memory. */
 void ls_inspect_end(ls_inspection *look);
 

@@ -79,7 +79,7 @@ static void read_functions(char *text)
     const int first = count;
     const char *comment = NULL;
     unsigned of_all = 0;
-    char *at = text;
+    char *at = strchr(text, '\n'); /* the first line names the licence */
     for (char *open; (open = strstr(at, "/*")) != NULL;) {
         if (comment)
             take_functions(at, open, comment);
