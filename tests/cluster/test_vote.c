@@ -531,4 +531,4 @@ LS_TESTS(cluster_vote, "integration")
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
-LS_TESTS_LONG(cluster_vote, "nightly")
+LS_TESTS_LONG(cluster_vote, "nightly no-tsan")

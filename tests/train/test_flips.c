@@ -3,8 +3,8 @@
  * bit flips after a step, in the weights, the optimizer's state, the moving average or the running
  * statistics. The run must then end with LS_EDIVERGED and must not save the state. After that, a
  * resumed run must get the weights of the undisturbed run, unless there is no checkpoint. The short
- * form samples the cases; the long form tries all of them. With FLIPS_CUDA the workers are GPUs
- * over the doubles (tests/doubles). */
+ * form samples the cases; the long form tries all of them, and in a build with a sanitizer some.
+ * With FLIPS_CUDA the workers are GPUs over the doubles (tests/doubles). */
 #include "checkpoint/checkpoint.h"
 #include "data/scratch.h"
 #include "runner.h"
@@ -191,6 +191,10 @@ static void flip_between_steps(const recipe *r, const flip *c, const char *hash)
     fixture_end(&f);
 }
 
+/* Share of the cases in the long form; the accesses that a sanitizer checks are those of any case
+ */
+enum { EVERY_LONG = SLOW_BUILD ? 7 : 1 };
+
 /* Calls `try` for each recipe, part, step, bit and worker of 2 and 3 workers; in the short form for
  * one of `every` of these cases, in the long form for one of `every_long`. */
 static void try_flips(void (*try)(const recipe *r, const flip *c, const char *hash), unsigned every,
@@ -220,13 +224,13 @@ static void try_flips(void (*try)(const recipe *r, const flip *c, const char *ha
 static void no_flipped_bit_is_saved(void **state)
 {
     (void)state;
-    try_flips(flip_one, 71, LAG == 2 ? 1 : 7);
+    try_flips(flip_one, 71, LAG == 2 ? EVERY_LONG : 7);
 }
 
 static void steps_find_every_flipped_bit(void **state)
 {
     (void)state;
-    try_flips(flip_between_steps, 59, 1);
+    try_flips(flip_between_steps, 59, EVERY_LONG);
 }
 
 /* The bit flips after step 1, and the momentum is so small that step 2 rounds it away. The states
