@@ -569,7 +569,7 @@ def test_pictures_of_16_bits_are_scaled_as_in_training(tmp_path, monkeypatch):
             pixels = draw.integers(0, 500 if kind == "b" else 100, (4, 4), dtype=np.uint16)
             pixels[0, 0] = 777 if (kind, i) == ("b", 2) else 0
             (tmp_path / "train" / kind / f"{i}.png").write_bytes(png(pixels))
-    config = {**CONFIG, "batch_size": 4, "shards": 4, "data": {"name": "folder", "path": str(tmp_path / "train"), "image_size": 4},
+    config = {**CONFIG, "batch_size": 4, "shards": 4, "data": {"name": "folder", "path": str(tmp_path / "train"), "image_size": 4, "channels": 1},
               "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 2}]}}
     new = draw.integers(0, 1000, (4, 4), dtype=np.uint16)
     want = (np.minimum(new.astype(int), 777) * 255 + 777 // 2) // 777
