@@ -93,6 +93,9 @@ typedef struct ls_model_info {
                                   * the second class, or yes, is predicted (docs/data.md, "Rare
                                   * classes"); 0.5 unless the file has another one */
     ls_picture_resize resize;    /* how pictures become rows (ls_model_picture does it) */
+    int white;                   /* the 16-bit sample of a picture that becomes 255 in a row: the
+                                  * largest of the training pictures; 0: the upper 8 bits of 16-bit
+                                  * samples are used */
 } ls_model_info;
 
 /* Options of ls_model_open. */

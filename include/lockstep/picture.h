@@ -51,7 +51,9 @@ typedef struct ls_picture_options {
  *   longer side that sticks out is then cut off, equally at both ends.
  * - Colour becomes grey if the model reads one channel. Grey becomes three equal channels if the
  *   model reads three.
- * - Transparent pixels are laid on white, and 16-bit samples are reduced to their upper 8 bits.
+ * - Transparent pixels are laid on white, and of 16-bit samples the upper 8 bits are used. If the
+ *   training pictures had 16-bit samples, they are scaled instead: the largest sample of the
+ *   training pictures (ls_model_info.white) and larger ones become 255.
  *
  * Limits: the dimensions in the file's header are checked before any memory is allocated. An image
  * may have at most 16384 pixels per side and 2^26 pixels in total. A JPEG may have 65500 pixels per

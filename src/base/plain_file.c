@@ -134,10 +134,17 @@ int ls_read_plain_file(void **out, size_t *count, const char *path, const char *
     return read_new(out, count, path, what, wrong, most, true, host, err);
 }
 
-/* Reads a whole file without asking the system for its size, which saves a system call. Returns
- * false if the file cannot be opened or read, or is empty. Also returns false if the file fills the
- * memory, because the file can then be longer than the memory. */
-static bool read_short(void *memory, size_t room, size_t *count, int folder, const char *name)
+/* Returns the name of a file relative to `folder`, as ls_read_plain_file_into defines it. */
+static const char *name_in(int folder, const char *path)
+{
+    const char *slash = folder == AT_FDCWD ? NULL : strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* Reads up to `room` bytes of a file without asking the system for its size, which saves a system
+ * call. Returns what the last call of read(2) returned: 0 at the end of the file, and a negative
+ * number if the file cannot be opened or read. */
+static ssize_t read_some(void *memory, size_t room, size_t *count, int folder, const char *name)
 {
     int fd;
     ssize_t n = -1;
@@ -147,15 +154,23 @@ static bool read_short(void *memory, size_t room, size_t *count, int folder, con
         *count += (size_t)n;
     if (fd >= 0)
         close(fd);
-    return n == 0 && *count > 0;
+    return n;
+}
+
+size_t ls_read_start_into(void *bytes, size_t most, int folder, const char *path)
+{
+    size_t count;
+    read_some(bytes, most, &count, folder, name_in(folder, path));
+    return count;
 }
 
 int ls_read_plain_file_into(void **memory, size_t *room, size_t *count, int folder,
                             const char *path, const char *what, int wrong, size_t most,
                             const ls_host *host, ls_error *err)
 {
-    const char *name = strrchr(path, '/');
-    if (folder != AT_FDCWD && read_short(*memory, *room, count, folder, name ? name + 1 : path))
+    /* a file that fills the memory can be longer than the memory */
+    if (folder != AT_FDCWD &&
+        read_some(*memory, *room, count, folder, name_in(folder, path)) == 0 && *count > 0)
         return LS_OK;
     return read_file(memory, room, count, path, what, wrong, most, true, host, err);
 }

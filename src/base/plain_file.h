@@ -46,6 +46,10 @@ int ls_read_plain_file_into(void **memory, size_t *room, size_t *count, int fold
 int ls_read_file_start(void **out, size_t *count, const char *path, const char *what, int wrong,
                        size_t most, const ls_host *host, ls_error *err);
 
+/* Reads the first `most` bytes of a file into `bytes`, and returns their number, which is smaller
+ * if the file is shorter or cannot be read. `folder`: as for ls_read_plain_file_into. */
+size_t ls_read_start_into(void *bytes, size_t most, int folder, const char *path);
+
 /* Opens one of the program's own files for writing in place. `flags` are those of open(2). A
  * symbolic link is not followed, because another user who can create a link in the directory could
  * choose which file is overwritten. *fd is −1 after an error. Errors: LS_EIO. */

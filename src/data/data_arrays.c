@@ -24,6 +24,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -530,6 +531,20 @@ static int read_resize(arrays *a, const ls_dataset_info *info)
                    path, info->width, info->height);
 }
 
+/* Reads by which value packed 16-bit samples were scaled. */
+static int read_white(arrays *a)
+{
+    const char *text = ls_tensors_note(&a->all, LS_PACKED_WHITE);
+    char *end = NULL;
+    const long white = text ? strtol(text, &end, 10) : 0;
+    if (text && (end == text || *end || white < 1 || white > LS_PREP_WHITE))
+        return ls_fail(a->o->err, LS_EDATA,
+                       "%.200s: metadata \"white\": expected 1 to %d, found \"%.20s\"",
+                       a->split[0].x.path, LS_PREP_WHITE, text);
+    a->prep->white = (int)white;
+    return LS_OK;
+}
+
 /* Creates the preparation of the training rows, whose description is `info`. If the file has class
  * names in its metadata, Lockstep has packed it from a folder of images, and the preparation is
  * that of images. */
@@ -548,7 +563,7 @@ static int prepare(arrays *a, const ls_dataset_info *info)
     ls_prep *p = a->prep;
     p->divisor = info->row_type == LS_ROW_U8 ? 255 : 1;
     p->channels_last = is_last(a, a->split);
-    if (packed && (status = read_resize(a, info)) != LS_OK)
+    if (packed && ((status = read_resize(a, info)) != LS_OK || (status = read_white(a)) != LS_OK))
         return status;
     snprintf(p->type, sizeof p->type, "%s", ls_array_type_name(x->type));
     if (!fills)

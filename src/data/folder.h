@@ -92,12 +92,13 @@ typedef struct ls_folder {
     ls_folder_remarks remarks;
     bool wants_state; /* true: the listing also computes `state` */
     ls_sha256 state;  /* the state of the folder, see above */
-    size_t row;       /* size of a converted image in bytes */
-    uint64_t start;   /* time at which packing began, in ns of ls_now_ns */
+    /* of the converted images. The white level of a folder that is packed is found first. */
+    ls_picture_form form;
+    size_t row;     /* size of a converted image in bytes */
+    uint64_t start; /* time at which packing began, in ns of ls_now_ns */
     /* number of images that are done, of those that cannot be read, of those that were rotated as
      * their EXIF orientation says, and of those that were laid on white */
     size_t done, broken, turned, laid;
-    int largest; /* largest sample of the 16-bit images; 0: there are none */
 } ls_folder;
 
 /* Adds a remark, unless there are LS_FOLDER_REMARKS already. */
@@ -160,5 +161,9 @@ typedef int ls_folder_take(void *user, const ls_folder_chunk *c);
  * or the status of the call of `take` that failed. */
 int ls_folder_decoder_run(ls_folder_decoder *w, const ls_folder_listing *list, ls_folder_take *take,
                           void *user);
+
+/* Finds the largest sample of the list's images with 16-bit samples; *largest is 0 if there are
+ * none. Images that cannot be read are ignored. */
+int ls_folder_decoder_measure(ls_folder_decoder *w, const ls_folder_listing *list, int *largest);
 
 #endif

@@ -54,6 +54,7 @@ struct ls_folder_decoder {
     size_t each, chunks, block;
     ls_folder_take *take;
     void *user;
+    bool measures; /* the images are measured (ls_image_measure), not decoded */
     pthread_mutex_t lock;
     pthread_cond_t slot_free;
     size_t taken, handed; /* number of chunks that threads have taken, and that were handed on */
@@ -105,10 +106,22 @@ static int folder_of(keeps *k, const ls_folder_entry *e)
     return k->folder = k->folder < 0 ? AT_FDCWD : k->folder;
 }
 
+/* Decodes image `i` of a chunk, or only measures it. */
+static int decode_image(const ls_folder_decoder *w, const ls_folder_chunk *c, size_t i, keeps *kept,
+                        ls_error *why)
+{
+    const ls_folder_entry *e = &c->entry[i];
+    const int folder = e->is_plain ? folder_of(kept, e) : AT_FDCWD;
+    if (w->measures)
+        return w->pictures->measure(folder, e->path, &kept->image, w->k->host, why);
+    return w->pictures->fit(c->pixels + i * w->k->row, &w->k->form, folder, e->path, &kept->image,
+                            w->k->host, why);
+}
+
 static void decode_chunk(const ls_folder_decoder *w, size_t number, keeps *kept)
 {
-    const ls_folder_desc *p = w->k->p;
-    const size_t area = (size_t)p->form.height * (size_t)p->form.width, first = number * w->each;
+    const ls_picture_form *form = &w->k->form;
+    const size_t area = (size_t)form->height * (size_t)form->width, first = number * w->each;
     const size_t left = w->list->count - first;
     ls_folder_chunk *c = &w->slot[number % w->slots];
     c->entry = w->list->entry + first;
@@ -120,14 +133,10 @@ static void decode_chunk(const ls_folder_decoder *w, size_t number, keeps *kept)
     memset(c->sum, 0, sizeof c->sum);
     memset(c->squares, 0, sizeof c->squares);
     for (size_t i = 0; i < c->count; i++) {
-        uint8_t *to = c->pixels + i * w->k->row;
-        const ls_folder_entry *e = &c->entry[i];
         ls_error why = {0};
-        const int status =
-            w->pictures->fit(to, &p->form, e->is_plain ? folder_of(kept, e) : AT_FDCWD, e->path,
-                             &kept->image, w->k->host, &why);
-        for (int ch = 0; status == LS_OK && ch < p->form.channels; ch++)
-            add_moments(c, to + (size_t)ch * area, area, ch);
+        const int status = decode_image(w, c, i, kept, &why);
+        for (int ch = 0; status == LS_OK && !w->measures && ch < form->channels; ch++)
+            add_moments(c, c->pixels + i * w->k->row + (size_t)ch * area, area, ch);
         c->failed[i] = status != LS_OK;
         if (status == LS_OK && kept->image.turned)
             c->turned++;
@@ -205,6 +214,22 @@ int ls_folder_decoder_run(ls_folder_decoder *w, const ls_folder_listing *list, l
     while (--threads > 0)
         pthread_join(thread[threads], NULL);
     return w->status;
+}
+
+static int keep_largest(void *user, const ls_folder_chunk *c)
+{
+    int *largest = user;
+    *largest = c->largest > *largest ? c->largest : *largest;
+    return LS_OK;
+}
+
+int ls_folder_decoder_measure(ls_folder_decoder *w, const ls_folder_listing *list, int *largest)
+{
+    *largest = 0;
+    w->measures = true;
+    const int status = ls_folder_decoder_run(w, list, keep_largest, largest);
+    w->measures = false;
+    return status;
 }
 
 void ls_folder_decoder_destroy(ls_folder_decoder *w)

@@ -20,9 +20,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* If no 16-bit sample reaches this value, most of its upper 8 bits are not used. */
-enum { LEAST_WHITE = 1 << 14 };
-
 /* ---- the packed file ------------------------------------------------------------------------- */
 
 /* A packed file that is being written. Its header is written last, because it contains the hash;
@@ -45,7 +42,7 @@ typedef struct output {
 static void write_entry(ls_json_writer *w, const char *name, const ls_folder *k, uint32_t rows,
                         bool labels, uint64_t *at)
 {
-    const int64_t dim[] = {rows, k->p->form.channels, k->p->form.height, k->p->form.width};
+    const int64_t dim[] = {rows, k->form.channels, k->form.height, k->form.width};
     const uint64_t bytes = labels ? sizeof(int32_t) : (uint64_t)k->row;
     ls_safetensors_put_entry(w, name, labels ? "I32" : "U8", dim, labels ? 1 : 4, rows * bytes, at);
 }
@@ -63,11 +60,11 @@ static void put_note(ls_json_writer *w, const char *key, ls_json_writer *list)
 
 static void put_moments(ls_json_writer *w, ls_json_writer *list, const output *o)
 {
-    const ls_folder_desc *p = o->k->p;
-    const double n = (double)o->rows[0] * p->form.height * p->form.width;
+    const ls_picture_form *form = &o->k->form;
+    const double n = (double)o->rows[0] * form->height * form->width;
     for (int which = 0; which < 2; which++) {
         ls_json_open_array(list, NULL);
-        for (int c = 0; c < p->form.channels; c++) {
+        for (int c = 0; c < form->channels; c++) {
             const double mean = n > 0 ? (double)o->sum[c] / n : 0;
             const double spread =
                 n > 0 ? sqrt(fmax((double)o->squares[c] / n - mean * mean, 0)) : 0;
@@ -105,6 +102,14 @@ static void put_resize(ls_json_writer *w, ls_json_writer *list, const ls_prep_re
     put_note(w, LS_PACKED_RESIZE, list);
 }
 
+static void put_white(ls_json_writer *w, int white)
+{
+    char text[12];
+    snprintf(text, sizeof text, "%d", white);
+    if (white)
+        ls_json_put_string(w, LS_PACKED_WHITE, text);
+}
+
 static void write_header(ls_json_writer *w, const ls_folder *k, const output *o, const char *hash)
 {
     static const char *const tensor[2][2] = {{"x", "y"}, {"test_x", "test_y"}};
@@ -116,7 +121,8 @@ static void write_header(ls_json_writer *w, const ls_folder *k, const output *o,
     ls_json_put_string(w, "sha256", hash);
     put_classes(w, &list, &k->classes);
     put_moments(w, &list, o);
-    put_resize(w, &list, &k->p->form.resize);
+    put_resize(w, &list, &k->form.resize);
+    put_white(w, k->form.white);
     put_remarks(w, &list, &k->remarks);
     ls_json_writer_fini(&list);
     ls_json_close(w);
@@ -211,7 +217,6 @@ static int write_chunk(void *user, const ls_folder_chunk *c)
     k->done += c->count;
     k->turned += c->turned;
     k->laid += c->laid;
-    k->largest = c->largest > k->largest ? c->largest : k->largest;
     for (int ch = 0; !o->test && ch < 3; ch++) {
         o->sum[ch] += c->sum[ch];
         o->squares[ch] += c->squares[ch];
@@ -232,7 +237,7 @@ static int write_images(output *o, ls_folder_decoder *w)
             k->err, LS_EDATA,
             "%.300s: expected images that differ, but all %u training images are equal at %d×%d "
             "pixels%s, so there is nothing to learn from them",
-            k->p->folder, (unsigned)o->rows[0], k->p->form.width, k->p->form.height,
+            k->p->folder, (unsigned)o->rows[0], k->form.width, k->form.height,
             k->laid ? " (transparent pixels were laid on white)" : "");
     return status;
 }
@@ -242,6 +247,8 @@ static int write_tensors(output *o)
     ls_folder *k = o->k;
     ls_folder_decoder *w;
     int status = ls_folder_decoder_create(&w, k);
+    if (status == LS_OK)
+        status = ls_folder_decoder_measure(w, &k->split[0], &k->form.white);
     for (int s = 0; status == LS_OK && s < 2 && k->split[s].count; s++) {
         o->test = s;
         o->label[s] = ls_alloc_array(k->host, k->split[s].count, sizeof **o->label);
@@ -262,12 +269,6 @@ static int write_tensors(output *o)
 /* Adds remarks about the images themselves. */
 static void remark_images(ls_folder *k)
 {
-    if (k->largest > 0 && k->largest < LEAST_WHITE)
-        ls_folder_remark(k,
-                         "warning: the samples of its 16-bit images are at most %d of 65535, so "
-                         "they differ by few of the 256 steps that are kept; scale them all alike, "
-                         "with ImageMagick: convert IN -level 0,%d OUT.png",
-                         k->largest, k->largest);
     if (k->broken)
         ls_folder_remark(
             k, "%zu %s left out", k->broken,
@@ -321,6 +322,11 @@ static int write_file(output *o, const char *to)
     ls_free(k->host, header);
     if (status == LS_OK)
         status = write_tensors(o);
+    if (status == LS_OK && k->form.white)
+        ls_folder_remark(k,
+                         "the samples of 16-bit images were scaled: %d, the largest of the "
+                         "training images, became white",
+                         k->form.white);
     if (status == LS_OK)
         remark_images(k);
     ls_sha256_final_hex(&o->hash, hash);
@@ -355,7 +361,7 @@ static int pack_listed(ls_folder *k, const char *to)
 
 ls_picture_form ls_form_of_keys(const ls_data_keys *k)
 {
-    ls_picture_form f = {k->channels, k->image_size, k->image_size, k->resize};
+    ls_picture_form f = {k->channels, k->image_size, k->image_size, k->resize, 0};
     const int *side = k->crop[0] ? k->crop : &k->resize.height;
     if (k->resize.height) {
         f.height = side[0];
@@ -366,7 +372,7 @@ ls_picture_form ls_form_of_keys(const ls_data_keys *k)
 
 ls_picture_form ls_form_of_input(const ls_input_format *f)
 {
-    return (ls_picture_form){f->channels, f->height, f->width, f->prep->resize};
+    return (ls_picture_form){f->channels, f->height, f->width, f->prep->resize, f->prep->white};
 }
 
 static ls_folder begin(const ls_folder_desc *p, const ls_host *host, ls_error *err)
@@ -374,6 +380,7 @@ static ls_folder begin(const ls_folder_desc *p, const ls_host *host, ls_error *e
     return (ls_folder){.p = p,
                        .host = host,
                        .err = err,
+                       .form = p->form,
                        .row = (size_t)p->form.channels * (size_t)p->form.height *
                               (size_t)p->form.width};
 }
@@ -397,14 +404,14 @@ int ls_folder_pack(const char *to, const ls_folder_desc *p, const ls_host *host,
 
 /* version of the conversion from images to rows, and of the packed file; change it when they change
  */
-#define RULE "5"
+#define RULE "6"
 /* the same, for images that are resized (ls_picture_resize_to) */
-#define RESIZE_RULE "1"
+#define RESIZE_RULE "2"
 
 static void name_cached(char out[96], ls_folder *k)
 {
     char hex[LS_SHA256_HEX], what[128];
-    const ls_picture_form *f = &k->p->form;
+    const ls_picture_form *f = &k->form;
     int n =
         snprintf(what, sizeof what, "%d|%d|%d|" RULE, f->height, f->channels, k->p->skip_broken);
     if (f->resize.height || f->width != f->height)

@@ -76,7 +76,7 @@ static int read_pnm_header(ls_image *i)
     if (status == LS_OK)
         status = read_number(i, LS_IMAGE_SIDE, "height", &i->height);
     if (status == LS_OK)
-        status = read_number(i, 255, "largest value", &i->largest);
+        status = read_number(i, 255, "largest value", &i->white);
     i->at++; /* a single white space */
     return status;
 }
@@ -84,17 +84,13 @@ static int read_pnm_header(ls_image *i)
 static int read_pnm_pixels(ls_image *i, size_t count)
 {
     const size_t left = i->at > i->length ? 0 : i->length - i->at;
-    const unsigned largest = (unsigned)i->largest;
     if (left < count)
         return ls_fail(i->err, LS_EDATA,
                        "%.300s: offset %zu: expected %zu bytes of pixels, found %zu; the file is "
                        "cut off",
                        i->path, i->at, count, left);
-    for (size_t k = 0; k < count; k++) {
-        const uint8_t byte = i->bytes[i->at + k];
-        const unsigned v = byte < largest ? byte : largest;
-        i->pixel[k] = (uint8_t)((v * 255u + largest / 2) / largest);
-    }
+    for (size_t k = 0; k < count; k++)
+        i->pixel[k] = ls_image_byte(i->bytes[i->at + k], (unsigned)i->white);
     return LS_OK;
 }
 
@@ -263,7 +259,7 @@ static int cover(ls_image *i, uint8_t *pixels, const ls_picture_form *form)
     const bool lies = i->turn > 4;
     const int channels = form->channels, high = lies ? form->width : form->height,
               wide = lies ? form->height : form->width;
-    const ls_picture_form before = {channels, high, wide, {0}};
+    const ls_picture_form before = {channels, high, wide, {0}, form->white};
     uint8_t *out = before_turn(i, pixels, channels, high, wide);
     if (!out)
         return ls_image_no_memory(i);
@@ -333,16 +329,42 @@ static int fit(ls_image *i, int status, uint8_t *pixels, const ls_picture_form *
 int ls_image_fit(uint8_t *pixels, const ls_picture_form *form, int folder, const char *path,
                  ls_image_memory *kept, const ls_host *host, ls_error *err)
 {
-    ls_image i = {.folder = folder, .path = path, .kept = kept, .host = host, .err = err};
+    ls_image i = {.folder = folder,
+                  .path = path,
+                  .white = form->white,
+                  .kept = kept,
+                  .host = host,
+                  .err = err};
     return fit(&i, open_image(&i, 0, 0), pixels, form);
+}
+
+int ls_image_measure(int folder, const char *path, ls_image_memory *kept, const ls_host *host,
+                     ls_error *err)
+{
+    uint8_t start[LS_PNG_START];
+    ls_image i = {.folder = folder, .path = path, .kept = kept, .host = host, .err = err};
+    kept->largest = 0;
+    if (ls_read_start_into(start, sizeof start, folder, path) < sizeof start ||
+        !ls_image_png_is_long(start))
+        return LS_OK;
+    int status = open_image(&i, 0, 0);
+    if (status == LS_OK)
+        status = decode(&i);
+    close_image(&i, status);
+    return status;
 }
 
 int ls_image_fit_bytes(uint8_t *pixels, const ls_picture_form *form, const char *name,
                        const void *bytes, size_t count, ls_image_memory *kept, const ls_host *host,
                        ls_error *err)
 {
-    ls_image i = {
-        .path = name, .bytes = bytes, .length = count, .kept = kept, .host = host, .err = err};
+    ls_image i = {.path = name,
+                  .bytes = bytes,
+                  .length = count,
+                  .white = form->white,
+                  .kept = kept,
+                  .host = host,
+                  .err = err};
     int status = count > MOST_BYTES
                      ? ls_fail(err, LS_EDATA, "%.300s: expected an image of at most %zu bytes",
                                name, MOST_BYTES)
@@ -359,7 +381,7 @@ int ls_image_read(uint8_t *pixels, int channels, int height, int width, const ch
         return ls_fail(err, LS_EUNSUPPORTED,
                        "%.300s: the model reads images of %d channels; files have 1 or 3", path,
                        channels);
-    const ls_picture_form form = {channels, height, width, {0}};
+    const ls_picture_form form = {channels, height, width, {0}, 0};
     const int status = fit(&i, open_image(&i, height, width), pixels, &form);
     ls_image_memory_free(&kept, host);
     return status;

@@ -60,6 +60,9 @@ typedef struct ls_picture_form {
     /* Size before the centre is cut out. All 0: the picture is scaled until it just covers height
      * × width (ls_picture_scale), the rule of data.image_size. */
     ls_prep_resize resize;
+    /* The 16-bit sample that becomes 255; larger samples become 255 as well. 0: the upper 8 bits of
+     * 16-bit samples are used. Samples of 8 bits and less do not depend on it. */
+    int white;
 } ls_picture_form;
 
 /* Returns the address of `bytes` bytes of `memory` at offset *at, and advances *at. If `memory` is
@@ -108,7 +111,7 @@ void ls_picture_turn(uint8_t *out, const uint8_t *in, int channels, int height, 
  * in which Adobe's programs store them (255 is no ink); each of the three colours is multiplied by
  * black. A JPEG file may lack its end marker, and the checksums of ancillary PNG chunks may be
  * wrong. Pixels with alpha are laid on white: colour · alpha + white · (1 − alpha). Of 16-bit
- * samples the upper 8 bits are used.
+ * samples the upper 8 bits are used, unless ls_picture_form.white is set.
  *
  * Errors: LS_ENOENT, LS_EIO; LS_EDATA (the file is damaged, is not an image, or has another size;
  * the message has the byte offset in the file and says what the user can do); LS_EUNSUPPORTED
@@ -124,7 +127,7 @@ typedef struct ls_image_memory {
     /* ---- about the last image ---------------------------------------------------------------- */
     bool turned;       /* it was rotated or mirrored, as its EXIF orientation says */
     bool laid;         /* a pixel of it was transparent, and was laid on white */
-    int largest;       /* largest sample, if it is grey and has 16 bits; else 0 */
+    int largest;       /* largest visible sample, if it has 16-bit samples; else 0 */
     int width, height; /* size in pixels after the rotation, before scaling */
 } ls_image_memory;
 
@@ -146,6 +149,12 @@ void ls_image_memory_free(ls_image_memory *kept, const ls_host *host);
  * Errors: those of ls_image_read. One thread for each `kept`. */
 int ls_image_fit(uint8_t *pixels, const ls_picture_form *form, int folder, const char *path,
                  ls_image_memory *kept, const ls_host *host, ls_error *err);
+
+/* Sets kept->largest to the largest sample of an image with 16-bit samples, or to 0. Images with
+ * fewer bits are not decoded: only their first bytes are read, and they are not checked. `folder`
+ * and `path`: as for ls_image_fit. Errors: those of ls_image_fit. */
+int ls_image_measure(int folder, const char *path, ls_image_memory *kept, const ls_host *host,
+                     ls_error *err);
 
 /* Like ls_image_fit, for the `count` bytes of a file in memory. Messages call it `name`. */
 int ls_image_fit_bytes(uint8_t *pixels, const ls_picture_form *form, const char *name,

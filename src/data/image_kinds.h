@@ -44,7 +44,7 @@ struct ls_image {
     double across, down;         /* as in ls_picture */
     /* EXIF orientation, 1 … 8; 0: the file has none, and the image is not rotated */
     int turn;
-    int largest;               /* PNM: the value of white */
+    int white;                 /* ls_picture_form.white; PNM: the value of white */
     const ls_image_kind *kind; /* NULL: the format has not been detected, or is not supported */
     void *decoder;             /* decoder of PNG or JPEG */
     bool cut_off;              /* the decoder asked for bytes after the end of the file */
@@ -60,6 +60,11 @@ extern const ls_image_kind ls_image_png, ls_image_jpeg, ls_image_bmp, ls_image_w
 int ls_image_no_memory(const ls_image *i);
 /* Allocates `bytes` bytes at i->pixel for the decoded pixels. Errors: LS_ENOMEM. */
 int ls_image_take_pixels(ls_image *i, size_t bytes);
+/* Returns a sample as a byte: `white` and larger samples become 255. */
+static inline uint8_t ls_image_byte(unsigned sample, unsigned white)
+{
+    return (uint8_t)(((sample < white ? sample : white) * 255u + white / 2) / white);
+}
 /* Returns a sample that is laid on white: sample · alpha + white · (1 − alpha). */
 static inline uint8_t ls_image_on_white(unsigned sample, unsigned alpha)
 {
@@ -67,6 +72,14 @@ static inline uint8_t ls_image_on_white(unsigned sample, unsigned alpha)
 }
 /* Lays the decoded pixels on white. Their fourth sample is alpha. */
 void ls_image_lay_on_white(const ls_image *i, size_t pixels);
+/* Number of bytes at the start of a PNG file that say how many bits its samples have. */
+enum { LS_PNG_START = 25 };
+/* Returns whether these bytes are those of a PNG file with 16-bit samples. */
+static inline bool ls_image_png_is_long(const uint8_t start[LS_PNG_START])
+{
+    return start[0] == 0x89 && start[1] == 'P' && start[2] == 'N' && start[3] == 'G' &&
+           start[LS_PNG_START - 1] == 16;
+}
 /* Destroys the JPEG decoder in a thread's memory. */
 void ls_image_drop_jpeg(const ls_image_memory *kept);
 

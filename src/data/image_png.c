@@ -118,16 +118,36 @@ static int use_marks(const ls_image *i, size_t count)
     return LS_OK;
 }
 
-/* Converts 16-bit grey samples, with which i->pixel begins, to pixels of three samples, the upper 8
- * bits. Stores the largest sample. */
-static void shorten_grey(const ls_image *i, size_t pixels)
+/* Converts pixels of four 16-bit samples to pixels of i->channels bytes. Alpha becomes its upper 8
+ * bits. Stores the largest sample of a pixel that is not fully transparent. */
+static void shorten(const ls_image *i, size_t pixels)
 {
-    for (size_t k = pixels; k-- > 0;) { /* from the end, because a pixel becomes longer */
-        uint16_t sample;
-        memcpy(&sample, i->pixel + 2 * k, sizeof sample);
-        memset(i->pixel + 3 * k, sample >> 8, 3);
-        i->kept->largest = sample > i->kept->largest ? sample : i->kept->largest;
+    const int channels = i->channels;
+    const uint8_t *from = i->pixel; /* a pixel becomes shorter, so it can be stored here too */
+    uint8_t *to = i->pixel;
+    for (size_t k = 0; k < pixels; k++, from += sizeof(uint16_t[4]), to += channels) {
+        uint16_t sample[4];
+        memcpy(sample, from, sizeof sample);
+        for (int c = 0; c < 3; c++) {
+            to[c] =
+                i->white ? ls_image_byte(sample[c], (unsigned)i->white) : (uint8_t)(sample[c] >> 8);
+            if (sample[3] && sample[c] > i->kept->largest)
+                i->kept->largest = sample[c];
+        }
+        if (channels == 4)
+            to[3] = (uint8_t)(sample[3] >> 8);
     }
+}
+
+/* Decodes 16-bit samples. Returns a status, or the decoder's result in *result. */
+static int read_long(ls_image *i, size_t pixels, int *result)
+{
+    const size_t bytes = pixels * sizeof(uint16_t[4]);
+    const int status = ls_image_take_pixels(i, bytes);
+    if (status == LS_OK)
+        *result = spng_decode_image(i->decoder, i->pixel, bytes, SPNG_FMT_RGBA16,
+                                    i->channels == 4 ? SPNG_DECODE_TRNS : 0);
+    return status;
 }
 
 /* Decodes the pixels. A grey pixel becomes three equal samples, which ls_picture_convert converts
@@ -139,25 +159,28 @@ static int read_png_pixels(ls_image *i, size_t count)
     int result = spng_get_ihdr(i->decoder, &header);
     const bool fourth = i->channels == 4;
     const bool marked = result == SPNG_OK && header.color_type == SPNG_COLOR_TYPE_INDEXED;
-    const bool is_long = result == SPNG_OK && !fourth && header.bit_depth == 16 &&
-                         header.color_type == SPNG_COLOR_TYPE_GRAYSCALE;
+    const bool is_long = result == SPNG_OK && header.bit_depth == 16;
+    const size_t pixels = count / (size_t)i->channels;
+    int status = LS_OK;
     if (result == SPNG_OK && marked)
         result = mark_palette(i);
-    if (result == SPNG_OK)
-        result = spng_decode_image(i->decoder, i->pixel, count,
-                                   is_long  ? SPNG_FMT_PNG /* in the byte order of this machine */
-                                   : fourth ? SPNG_FMT_RGBA8
-                                            : SPNG_FMT_RGB8,
-                                   fourth ? SPNG_DECODE_TRNS : 0);
+    if (result == SPNG_OK && is_long)
+        status = read_long(i, pixels, &result);
+    else if (result == SPNG_OK)
+        result =
+            spng_decode_image(i->decoder, i->pixel, count, fourth ? SPNG_FMT_RGBA8 : SPNG_FMT_RGB8,
+                              fourth ? SPNG_DECODE_TRNS : 0);
+    if (status)
+        return status;
     if (result == SPNG_OK)
         result = spng_decode_chunks(i->decoder);
     if (result == SPNG_OK && i->cut_off)
         result = SPNG_IO_EOF;
-    int status = check_png(i, result);
+    status = check_png(i, result);
+    if (status == LS_OK && is_long)
+        shorten(i, pixels);
     if (status == LS_OK && marked)
         status = use_marks(i, count);
-    else if (status == LS_OK && is_long)
-        shorten_grey(i, count / 3);
     else if (status == LS_OK && fourth)
         ls_image_lay_on_white(i, count / 4);
     return status;

@@ -576,7 +576,7 @@ static int by_size(const void *a, const void *b)
 static int look_at_some(ls_inspection *l, int *side, ls_error *err)
 {
     enum { SIDE = 16, ALL = SIDE * SIDE };
-    const ls_picture_form small = {3, SIDE, SIDE, {0}};
+    const ls_picture_form small = {3, SIDE, SIDE, {0}, 0};
     uint8_t pixel[3 * ALL];
     int shorter[PICTURES], count = 0;
     ls_image_memory kept = {0};

@@ -21,6 +21,10 @@
  * object. A file without it has images that cover their size. */
 #define LS_PACKED_RESIZE "pictures"
 
+/* Name of the metadata that has ls_picture_form.white, a number in a text. A file without it has no
+ * images with 16-bit samples, or was packed by an older version, with their upper 8 bits. */
+#define LS_PACKED_WHITE "white"
+
 enum { LS_FOLDER_THREADS = 256 /* limit of the number of threads */ };
 
 /* Callbacks about the work on a folder. They are called on the thread of the caller or on a
@@ -42,7 +46,7 @@ typedef struct ls_folder_desc {
     /* Folders of training and test images. test_folder NULL: the subfolders `train` and `test` (or
      * `val`, `valid`, `validation`) of `folder` are used if they exist. */
     const char *folder, *test_folder;
-    ls_picture_form form; /* of the converted images */
+    ls_picture_form form; /* of the converted images; ls_folder_pack finds `white` itself */
     int threads;          /* 0: one for each CPU */
     bool skip_broken;
     const ls_pictures *pictures;  /* functions that decode; NULL: loaded at run time */
@@ -56,7 +60,8 @@ ls_picture_form ls_form_of_keys(const ls_data_keys *keys);
 
 /* Packs a folder into the file `to`: tensors x (U8, [rows][channels][height][width]) and y (I32),
  * test_x and test_y of test images, and metadata: class_names, mean and std of each channel of the
- * training images, sha256 of all tensors, and LS_PACKED_RESIZE if they were resized. Images that
+ * training images, sha256 of all tensors, LS_PACKED_RESIZE if they were resized, and
+ * LS_PACKED_WHITE if training images have 16-bit samples. Images that
  * cannot be read are a failure unless skip_broken is set. Remarks about the folder are logged.
  * Errors: LS_EDATA, LS_ENOENT, LS_EIO, LS_ENOMEM, LS_EUNSUPPORTED (no functions that decode). */
 int ls_folder_pack(const char *to, const ls_folder_desc *desc, const ls_host *host, ls_error *err);

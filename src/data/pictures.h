@@ -9,8 +9,8 @@
 
 #include "data/image.h"
 
-/* Version of this table and of ls_image_memory. */
-enum { LS_PICTURES_ABI = 4 };
+/* Version of this table, of ls_image_memory and of ls_picture_form. */
+enum { LS_PICTURES_ABI = 5 };
 
 /* The function of liblockstep_picture that returns its table. */
 #define LS_PICTURES_ENTRY "lockstep_pictures"
@@ -18,12 +18,14 @@ enum { LS_PICTURES_ABI = 4 };
 typedef struct ls_pictures {
     uint32_t abi; /* LS_PICTURES_ABI */
     size_t size;  /* sizeof(ls_pictures) */
-    /* ls_image_fit, ls_image_fit_bytes and ls_image_memory_free (data/image.h) */
+    /* ls_image_fit, ls_image_fit_bytes, ls_image_measure and ls_image_memory_free (data/image.h) */
     int (*fit)(uint8_t *pixels, const ls_picture_form *form, int folder, const char *path,
                ls_image_memory *kept, const ls_host *host, ls_error *err);
     int (*fit_bytes)(uint8_t *pixels, const ls_picture_form *form, const char *name,
                      const void *bytes, size_t count, ls_image_memory *kept, const ls_host *host,
                      ls_error *err);
+    int (*measure)(int folder, const char *path, ls_image_memory *kept, const ls_host *host,
+                   ls_error *err);
     void (*memory_free)(ls_image_memory *kept, const ls_host *host);
 } ls_pictures;
 

@@ -77,6 +77,7 @@ int ls_model_describe(const ls_model *s, ls_model_info *out, ls_error *err)
     const ls_network *model = s->inference->model;
     const ls_meaning meaning = ls_meaning_of_model(s);
     const ls_prep_resize none = {0}, *resize = meaning.prep ? &meaning.prep->resize : &none;
+    const int white = meaning.prep ? meaning.prep->white : 0;
     _Static_assert((int)LS_PREP_BICUBIC == (int)LS_BICUBIC, "the numbers are the same");
     const ls_model_info info = {.steps = s->steps,
                                 .channels = model->input.c,
@@ -88,7 +89,8 @@ int ls_model_describe(const ls_model *s, ls_model_info *out, ls_error *err)
                                     s->inference->preprocessing.floats ? LS_ROW_F32 : LS_ROW_U8,
                                 .task = ls_meaning_task(&meaning),
                                 .threshold = meaning.threshold > 0 ? meaning.threshold : 0.5,
-                                .resize = {resize->height, resize->width, resize->interpolation}};
+                                .resize = {resize->height, resize->width, resize->interpolation},
+                                .white = white};
     return ls_sized_give(out, &info, sizeof info, "ls_model_info", err);
 }
 

@@ -49,7 +49,7 @@ int ls_model_picture(const ls_model *model, const void *bytes, size_t length,
         return status;
     const ls_prep_resize resize = {info.resize.height, info.resize.width,
                                    info.resize.interpolation};
-    const ls_picture_form form = {info.channels, info.height, info.width, resize};
+    const ls_picture_form form = {info.channels, info.height, info.width, resize, info.white};
     status = ls_image_fit_bytes(row, &form, name, bytes, length, &kept, o.host, err);
     if (kept.turned)
         ls_log(o.host, LS_LOG_INFO, "%.300s: turned as its EXIF orientation says", name);

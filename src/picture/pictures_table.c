@@ -9,6 +9,7 @@ const ls_pictures *lockstep_pictures(void)
         .size = sizeof(ls_pictures),
         .fit = ls_image_fit,
         .fit_bytes = ls_image_fit_bytes,
+        .measure = ls_image_measure,
         .memory_free = ls_image_memory_free,
     };
     return &table;

@@ -36,7 +36,9 @@
  * `fit` says how a picture becomes an image of the size of the model's input. "cover": it is scaled
  * until it just covers that size, and the longer side is cut equally at both ends. "resize": it is
  * resized to `resize`, the size of the shorter side or [height, width], and its centre is cut out
- * (ls_prep_resize). A description with "resize" has version 4. Any other description has version
+ * (ls_prep_resize). A description with "resize" has version 4. `white`: the 16-bit sample that
+ * becomes 255; the largest sample of the training pictures. A description with it has version 6.
+ * Without it the upper 8 bits of 16-bit samples are used. Any other description has version
  * 2, which older programs read.
  *
  * If the description has `target_mean` and `target_deviation`, the network has learnt the scaled
@@ -92,7 +94,8 @@
 enum {
     LS_PREP_COLUMNS = 65536,    /* largest number of columns in a table */
     LS_PREP_FEATURES = 1 << 24, /* largest number of floats in a row */
-    LS_PREP_TARGETS = 1 << 14   /* largest number of targets of a row */
+    LS_PREP_TARGETS = 1 << 14,  /* largest number of targets of a row */
+    LS_PREP_WHITE = 65535       /* largest 16-bit sample */
 };
 
 typedef enum ls_prep_kind { LS_PREP_ARRAY, LS_PREP_TABLE, LS_PREP_IMAGES } ls_prep_kind;
@@ -176,8 +179,9 @@ typedef struct ls_prep {
     double *target_mean, *target_deviation; /* [targets], in one allocation; NULL if 0 */
     bool target_wide;                       /* the targets are doubles until they are scaled */
     long scale_rows; /* number of streamed rows from which scales were learnt; 0: none */
-    /* Field of images: how a picture is resized; all 0: it covers the model's input. */
-    ls_prep_resize resize;
+    /* Fields of images. */
+    ls_prep_resize resize; /* how a picture is resized; all 0: it covers the model's input */
+    int white; /* 16-bit sample that becomes 255; 0: the upper 8 bits of such samples are used */
     /* Fields of arrays. */
     char type[16];      /* type of the numbers in the file: "u8", "f32"; "": not known */
     int divisor;        /* divisor of the numbers in the file: 255 for bytes, else 1 */

@@ -19,7 +19,8 @@ enum {
     WITH_DATES = 3,
     WITH_RESIZE = 4,
     WITH_CONSTANTS = 5,
-    NEWEST_VERSION = 5
+    WITH_WHITE = 6,
+    NEWEST_VERSION = 6
 };
 
 static const char *const kinds[] = {"array", "table", "images", NULL};
@@ -185,7 +186,8 @@ void ls_prep_write(ls_json_writer *w, const char *key, const ls_prep *p)
 {
     ls_json_open_object(w, key);
     ls_json_put_int(w, "version",
-                    has_constants(p)   ? WITH_CONSTANTS
+                    p->white           ? WITH_WHITE
+                    : has_constants(p) ? WITH_CONSTANTS
                     : p->resize.height ? WITH_RESIZE
                     : has_dates(p)     ? WITH_DATES
                                        : PLAIN);
@@ -203,6 +205,8 @@ void ls_prep_write(ls_json_writer *w, const char *key, const ls_prep *p)
     else
         ls_json_put_string(w, "fit", fit_names[p->resize.height > 0]);
     ls_prep_write_resize(w, &p->resize);
+    if (p->white)
+        ls_json_put_int(w, "white", p->white);
     ls_json_close(w);
 }
 
@@ -567,10 +571,14 @@ static int read_target(const reader *r, ls_fields *f)
 static int read_images(const reader *r, ls_fields *f)
 {
     static const int cover = 0;
+    static const long none = 0;
+    long white;
     int fit;
     ls_field_choice(f, "fit", fit_names, &cover, &fit);
     if (fit == 1)
         ls_prep_read_resize(f, &r->prep->resize);
+    ls_field_int(f, "white", 1, LS_PREP_WHITE, &none, &white);
+    r->prep->white = (int)white;
     if (r->floats)
         ls_fields_fail(f, NULL,
                        "expected \"rows\" other than \"images\": the model's input is not bytes");

@@ -176,7 +176,7 @@ def tables():
         row = row.reshape(*row.shape[:2], of).transpose(2, 0, 1)
         size = to if isinstance(to, list) else [to, 0]
         lines.append(f"    {{{height}, {width}, {channels}, {{{of}, {row.shape[1]}, {row.shape[2]}, "
-                     f"{{{size[0]}, {size[1]}, LS_PREP_{name.upper()}}}}},")
+                     f"{{{size[0]}, {size[1]}, LS_PREP_{name.upper()}}}, 0}},")
         numbers = [str(sample) for sample in row.flatten()]
         text = ["     {"]
         for at, number_text in enumerate(numbers):

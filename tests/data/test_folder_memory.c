@@ -45,7 +45,7 @@ static size_t asked_for(int side, int threads, size_t images, size_t tests)
     /* nothing is decoded */
     const ls_pictures pictures = {.abi = LS_PICTURES_ABI, .size = sizeof pictures};
     const ls_folder_desc p = {
-        .form = {3, side, side, {0}}, .threads = threads, .pictures = &pictures};
+        .form = {3, side, side, {0}, 0}, .threads = threads, .pictures = &pictures};
     ls_folder k = {.p = &p,
                    .host = &host,
                    .err = &err,

@@ -162,7 +162,7 @@ static void is_laid(const png_bytes *p, const char opaque[18], const uint8_t alp
     uint8_t out[18];
     ls_error err = {0};
     write_file(p->bytes, p->count);
-    if (ls_image_fit(out, &(ls_picture_form){3, 2, 3, {0}}, AT_FDCWD, path, &kept, NULL, &err) !=
+    if (ls_image_fit(out, &(ls_picture_form){3, 2, 3, {0}, 0}, AT_FDCWD, path, &kept, NULL, &err) !=
         LS_OK)
         fail_msg("%s", err.text);
     for (int k = 0; k < 18; k++)
@@ -214,24 +214,46 @@ static void transparent_pixels_are_laid_on_white(void **state)
     ls_error err;
     write_file(p.bytes, p.count);
     assert_int_equal(
-        ls_image_fit(out, &(ls_picture_form){1, 2, 3, {0}}, AT_FDCWD, path, &kept, NULL, &err),
+        ls_image_fit(out, &(ls_picture_form){1, 2, 3, {0}, 0}, AT_FDCWD, path, &kept, NULL, &err),
         LS_OK);
     assert_false(kept.laid);
 }
 
-/* The upper 8 bits are used. The largest sample shows whether there is anything in them. */
-static void the_largest_grey_of_16_bits_is_known(void **state)
+/* Without a white level the upper 8 bits of a sample are used. With one, a sample s becomes
+ * 255·s/white, rounded. */
+static void samples_of_16_bits_are_scaled_by_white(void **state)
 {
     (void)state;
+    static const struct {
+        int white;
+        const char *want;
+    } cases[] = {{0, "\0\1\0\0\0\1"},             /* of 1, 306, 2, 3, 4 and 256 */
+                 {306, "\1\377\2\3\3\325"},       /* 0.83, 255, 1.67, 2.5, 3.33, 213.33 */
+                 {255, "\1\377\2\3\4\377"},       /* what is larger is white as well */
+                 {4, "\100\377\200\277\377\377"}, /* 63.75, 127.5, 191.25 */
+                 {65535, "\0\1\0\0\0\1"}};
     uint8_t out[6];
     ls_error err;
     png_bytes p = png_make(3, 2, 16, 0, 0, "\0\0\1\1\x32\0\2\0\0\3\0\4\1\0", 14, NULL);
     write_file(p.bytes, p.count);
-    assert_int_equal(
-        ls_image_fit(out, &(ls_picture_form){1, 2, 3, {0}}, AT_FDCWD, path, &kept, NULL, &err),
-        LS_OK);
-    assert_memory_equal(out, "\0\1\0\0\0\1", 6);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const ls_picture_form form = {1, 2, 3, {0}, cases[i].white};
+        assert_int_equal(ls_image_fit(out, &form, AT_FDCWD, path, &kept, NULL, &err), LS_OK);
+        assert_memory_equal(out, cases[i].want, 6);
+        assert_int_equal(kept.largest, 306);
+    }
+    kept.largest = 0;
+    assert_int_equal(ls_image_measure(AT_FDCWD, path, &kept, NULL, &err), LS_OK);
     assert_int_equal(kept.largest, 306);
+    write_file(p.bytes, p.count - 30);
+    assert_int_equal(ls_image_measure(AT_FDCWD, path, &kept, NULL, &err), LS_EDATA);
+    p = png_make(3, 2, 8, 0, 0, "\0abc\0def", 8, NULL);
+    write_file(p.bytes, p.count);
+    assert_int_equal(ls_image_measure(AT_FDCWD, path, &kept, NULL, &err), LS_OK);
+    assert_int_equal(kept.largest, 0);
+    const ls_picture_form form = {1, 2, 3, {0}, 306};
+    assert_int_equal(ls_image_fit(out, &form, AT_FDCWD, path, &kept, NULL, &err), LS_OK);
+    assert_memory_equal(out, "abcdef", 6);
 }
 
 static void png_of_any_depth_and_interlaced_is_read(void **state)
@@ -394,20 +416,20 @@ static void an_image_is_cut_to_the_middle_and_shrunk_by_averages(void **state)
                         "abPQcdefRSgh";
     write_file(wide, sizeof wide - 1);
     assert_int_equal(
-        ls_image_fit(out, &(ls_picture_form){1, 2, 2, {0}}, AT_FDCWD, path, &kept, NULL, &err),
+        ls_image_fit(out, &(ls_picture_form){1, 2, 2, {0}, 0}, AT_FDCWD, path, &kept, NULL, &err),
         LS_OK);
     assert_memory_equal(out, "PQRS", 4);
     /* An image of 2 × 2 becomes one pixel, in which all four have the same weight. */
     const char four[] = "P5 2 2 255\n\x10\x20\x30\x50";
     write_file(four, sizeof four - 1);
     assert_int_equal(
-        ls_image_fit(out, &(ls_picture_form){1, 1, 1, {0}}, AT_FDCWD, path, &kept, NULL, &err),
+        ls_image_fit(out, &(ls_picture_form){1, 1, 1, {0}, 0}, AT_FDCWD, path, &kept, NULL, &err),
         LS_OK);
     assert_int_equal(out[0], (0x10 + 0x20 + 0x30 + 0x50) / 4);
     /* Enlarged to 4 × 4, the image keeps its corners. */
     uint8_t grown[48];
     assert_int_equal(
-        ls_image_fit(grown, &(ls_picture_form){3, 4, 4, {0}}, AT_FDCWD, path, &kept, NULL, &err),
+        ls_image_fit(grown, &(ls_picture_form){3, 4, 4, {0}, 0}, AT_FDCWD, path, &kept, NULL, &err),
         LS_OK);
     assert_int_equal(grown[0], 0x10);
     assert_int_equal(grown[3], 0x20);
@@ -476,7 +498,7 @@ static void scaling_gives_the_bits_of_plain_sums(void **state)
         const int channels = draw(&seed) % 2 ? 1 : 3, h = 1 + draw(&seed) % 40,
                   w = 1 + draw(&seed) % 40;
         assert_true(
-            ls_picture_scale(out, &(ls_picture_form){channels, h, w, {0}}, &p, &memory, NULL));
+            ls_picture_scale(out, &(ls_picture_form){channels, h, w, {0}, 0}, &p, &memory, NULL));
         for (int i = 0; i < channels * h * w; i++) {
             const uint8_t want = plain_pixel(&p, channels, h, w, i / (h * w), i / w % h, i % w);
             if (out[i] != want)
@@ -495,7 +517,7 @@ static void a_header_that_promises_too_much_is_refused_before_memory_is_asked_fo
     const char bomb[] = "P5 16000 16000 255\n";
     write_file(bomb, sizeof bomb - 1);
     assert_int_equal(
-        ls_image_fit(out, &(ls_picture_form){1, 2, 2, {0}}, AT_FDCWD, path, &kept, NULL, &err),
+        ls_image_fit(out, &(ls_picture_form){1, 2, 2, {0}, 0}, AT_FDCWD, path, &kept, NULL, &err),
         LS_EDATA);
     assert_non_null(
         strstr(err.text, "16000×16000 pixels; expected at most 16384 in a side and 67108864"));
@@ -522,7 +544,7 @@ LS_TESTS(data_image, "integration")
         cmocka_unit_test(a_palette_that_lacks_a_colour_is_refused),
         cmocka_unit_test(a_palette_with_transparent_colours_is_laid_on_white),
         cmocka_unit_test(transparent_pixels_are_laid_on_white),
-        cmocka_unit_test(the_largest_grey_of_16_bits_is_known),
+        cmocka_unit_test(samples_of_16_bits_are_scaled_by_white),
         cmocka_unit_test(every_cut_and_every_flipped_bit_of_a_png_is_refused),
         cmocka_unit_test(a_chunk_that_no_pixel_needs_may_be_damaged),
         cmocka_unit_test(a_png_is_turned_as_its_exif_says),

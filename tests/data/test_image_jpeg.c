@@ -57,11 +57,11 @@ static void a_jpeg_is_decoded_smaller_and_scaled_line_by_line(void **state)
                         .across = (double)w / by,
                         .down = (double)h / by};
         decode_plainly(whole, &p.width, &p.height, bytes, count, by);
-        assert_true(ls_picture_scale(want, &(ls_picture_form){channels, high, wide, {0}}, &p,
+        assert_true(ls_picture_scale(want, &(ls_picture_form){channels, high, wide, {0}, 0}, &p,
                                      &memory, NULL));
         write_file(bytes, count);
-        assert_int_equal(ls_image_fit(out, &(ls_picture_form){channels, high, wide, {0}}, AT_FDCWD,
-                                      path, &kept, NULL, &err),
+        assert_int_equal(ls_image_fit(out, &(ls_picture_form){channels, high, wide, {0}, 0},
+                                      AT_FDCWD, path, &kept, NULL, &err),
                          LS_OK);
         if (memcmp(out, want, (size_t)(channels * high * wide)) != 0)
             fail_msg("%d×%d to %d×%d, 1/%d", w, h, wide, high, by);
@@ -91,9 +91,9 @@ static void what_is_decoded_smaller_stays_in_its_place(void **state)
         ls_error err = {0};
         const size_t count = write_jpeg(&bytes, slope, side, side, 0, 0);
         write_file(bytes, count);
-        assert_int_equal(
-            ls_image_fit(out, &(ls_picture_form){1, 8, 8, {0}}, AT_FDCWD, path, &kept, NULL, &err),
-            LS_OK);
+        assert_int_equal(ls_image_fit(out, &(ls_picture_form){1, 8, 8, {0}, 0}, AT_FDCWD, path,
+                                      &kept, NULL, &err),
+                         LS_OK);
         for (int i = 8; i < 56; i++) {
             const double x = side * (i % 8 + 0.5) / 8 - 0.5, y = side * (i / 8 + 0.5) / 8 - 0.5;
             if (i % 8 > 0 && i % 8 < 7 && fabs(out[i] - (x + y / 4)) > 1.5)
@@ -113,9 +113,9 @@ static void every_cut_of_a_jpeg_that_is_scaled_is_refused(void **state)
         uint8_t out[3 * 16];
         ls_error err = {0};
         write_file(bytes, cut);
-        assert_int_equal(
-            ls_image_fit(out, &(ls_picture_form){3, 4, 4, {0}}, AT_FDCWD, path, &kept, NULL, &err),
-            LS_EDATA);
+        assert_int_equal(ls_image_fit(out, &(ls_picture_form){3, 4, 4, {0}, 0}, AT_FDCWD, path,
+                                      &kept, NULL, &err),
+                         LS_EDATA);
         assert_non_null(strstr(err.text, "image: before offset"));
     }
     free(bytes);
@@ -189,9 +189,9 @@ static void tables_of_one_jpeg_are_not_those_of_the_next(void **state)
         if (i % 7 == 1)
             count = without(bytes, count, 0xC4);
         write_file(bytes, count);
-        const int status = ls_image_fit(alone, &(ls_picture_form){3, 8, 16, {0}}, AT_FDCWD, path,
+        const int status = ls_image_fit(alone, &(ls_picture_form){3, 8, 16, {0}, 0}, AT_FDCWD, path,
                                         &none, NULL, &err);
-        assert_int_equal(ls_image_fit(after, &(ls_picture_form){3, 8, 16, {0}}, AT_FDCWD, path,
+        assert_int_equal(ls_image_fit(after, &(ls_picture_form){3, 8, 16, {0}, 0}, AT_FDCWD, path,
                                       &kept, NULL, &err),
                          status);
         if (i % 3 == 1)
@@ -233,8 +233,8 @@ static void any_quantiser_but_zeros_is_one(void **state)
         assert_in_range(count, 1, sizeof room_for_more - 64);
         memcpy(room_for_more, bytes, count);
         write_file(room_for_more, with_quantiser(room_for_more, count, values[i]));
-        const int status =
-            ls_image_fit(out, &(ls_picture_form){1, 8, 16, {0}}, AT_FDCWD, path, &kept, NULL, &err);
+        const int status = ls_image_fit(out, &(ls_picture_form){1, 8, 16, {0}, 0}, AT_FDCWD, path,
+                                        &kept, NULL, &err);
         if (status != (values[i] ? LS_OK : LS_EDATA))
             fail_msg("quantiser %d: %d, %s", values[i], status, err.text);
         free(bytes);
@@ -254,7 +254,7 @@ static void a_jpeg_that_promises_too_much_is_refused(void **state)
             memcpy(bytes + i + 5, "\xFD\xE8\xFD\xE8", 4);
     write_file(bytes, count);
     assert_int_equal(
-        ls_image_fit(out, &(ls_picture_form){1, 2, 2, {0}}, AT_FDCWD, path, &kept, NULL, &err),
+        ls_image_fit(out, &(ls_picture_form){1, 2, 2, {0}, 0}, AT_FDCWD, path, &kept, NULL, &err),
         LS_EDATA);
     assert_string_equal(err.text, "image: 65000×65000 pixels; expected at most 65500 in a side and "
                                   "1073741824 in all; scale it down");

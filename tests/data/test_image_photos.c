@@ -66,7 +66,8 @@ static void a_jpeg_is_turned_as_its_camera_was_held(void **state)
             if (read_bytes(out, &whole, bytes, count, &err) != LS_OK)
                 fail_msg("%s", err.text);
             check_corners(out, whole.h, whole.w, corners[n]);
-            assert_int_equal(ls_image_fit(out, &(ls_picture_form){1, whole.h / 4, whole.w / 4, {0}},
+            assert_int_equal(ls_image_fit(out,
+                                          &(ls_picture_form){1, whole.h / 4, whole.w / 4, {0}, 0},
                                           AT_FDCWD, path, &kept, NULL, &err),
                              LS_OK);
             check_corners(out, whole.h / 4, whole.w / 4, corners[n]);
@@ -88,9 +89,9 @@ static void exif_that_is_cut_or_lies_says_nothing(void **state)
         size_t count = write_jpeg(&bytes, quarters, 64, 32, 0, 0);
         count = with_segment(&bytes, count, exif, 10 + cut);
         write_file(bytes, count);
-        assert_int_equal(
-            ls_image_fit(out, &(ls_picture_form){1, 8, 8, {0}}, AT_FDCWD, path, &kept, NULL, &err),
-            LS_OK);
+        assert_int_equal(ls_image_fit(out, &(ls_picture_form){1, 8, 8, {0}, 0}, AT_FDCWD, path,
+                                      &kept, NULL, &err),
+                         LS_OK);
         assert_int_equal(kept.turned, cut >= 20);
         free(bytes);
     }
@@ -134,7 +135,7 @@ static void the_four_colours_of_print_become_three(void **state)
         jpeg_finish_compress(&c);
         jpeg_destroy_compress(&c);
         write_file(bytes, count);
-        if (ls_image_fit(out, &(ls_picture_form){3, 8, 8, {0}}, AT_FDCWD, path, &kept, NULL,
+        if (ls_image_fit(out, &(ls_picture_form){3, 8, 8, {0}, 0}, AT_FDCWD, path, &kept, NULL,
                          &err) != LS_OK)
             fail_msg("%s", err.text);
         for (int k = 0; k < 3; k++) {
@@ -166,14 +167,14 @@ static void warnings_that_leave_every_pixel_are_no_damage(void **state)
         ls_error err = {0};
         const size_t count = make_jpeg(&bytes, 0, form == 2);
         write_file(bytes, count);
-        assert_int_equal(
-            ls_image_fit(want, &(ls_picture_form){1, 8, 8, {0}}, AT_FDCWD, path, &kept, NULL, &err),
-            LS_OK);
+        assert_int_equal(ls_image_fit(want, &(ls_picture_form){1, 8, 8, {0}, 0}, AT_FDCWD, path,
+                                      &kept, NULL, &err),
+                         LS_OK);
         if (form == 0)
             bytes[find(bytes, 0xDA) + 8] = 0; /* index of the last coefficient, usually 63 */
         write_file(bytes, form == 0 ? count : count - 2);
-        const int status =
-            ls_image_fit(out, &(ls_picture_form){1, 8, 8, {0}}, AT_FDCWD, path, &kept, NULL, &err);
+        const int status = ls_image_fit(out, &(ls_picture_form){1, 8, 8, {0}, 0}, AT_FDCWD, path,
+                                        &kept, NULL, &err);
         /* in a progressive image, further scans could be missing */
         assert_int_equal(status, form == 2 ? LS_EDATA : LS_OK);
         if (status == LS_OK)
@@ -196,9 +197,9 @@ static void what_libjpeg_does_not_read_is_not_called_damaged(void **state)
         const size_t count = make_jpeg(&bytes, 0, 0);
         bytes[find(bytes, kinds[k].marker) + (size_t)kinds[k].at] = (uint8_t)kinds[k].value;
         write_file(bytes, count);
-        assert_int_equal(
-            ls_image_fit(out, &(ls_picture_form){1, 8, 8, {0}}, AT_FDCWD, path, &kept, NULL, &err),
-            LS_EUNSUPPORTED);
+        assert_int_equal(ls_image_fit(out, &(ls_picture_form){1, 8, 8, {0}, 0}, AT_FDCWD, path,
+                                      &kept, NULL, &err),
+                         LS_EUNSUPPORTED);
         assert_non_null(strstr(err.text, "it need not be damaged: convert it to PNG"));
         assert_non_null(strstr(err.text, kinds[k].says));
         free(bytes);
@@ -232,7 +233,7 @@ static void a_very_large_jpeg_is_decoded_at_its_reduced_size(void **state)
     jpeg_finish_compress(&c);
     jpeg_destroy_compress(&c);
     write_file(bytes, count);
-    if (ls_image_fit(out, &(ls_picture_form){1, 4, 4, {0}}, AT_FDCWD, path, &kept, NULL, &err) !=
+    if (ls_image_fit(out, &(ls_picture_form){1, 4, 4, {0}, 0}, AT_FDCWD, path, &kept, NULL, &err) !=
         LS_OK)
         fail_msg("%s", err.text);
     for (int i = 0; i < 16; i++)

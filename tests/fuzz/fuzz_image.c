@@ -76,8 +76,8 @@ static void read_file(const uint8_t *data, size_t size)
     fuzz_file_fill(&file, data, size);
     read_as(1, &file, data, size);
     read_as(3, &file, data, size);
-    fit(&file, data, size, &(ls_picture_form){3, 2, 2, {0}});
-    fit(&file, data, size, &(ls_picture_form){3, 2, 2, {3, 0, LS_PREP_BICUBIC}});
+    fit(&file, data, size, &(ls_picture_form){3, 2, 2, {0}, 0});
+    fit(&file, data, size, &(ls_picture_form){3, 2, 2, {3, 0, LS_PREP_BICUBIC}, 306});
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

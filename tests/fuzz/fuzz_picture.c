@@ -36,7 +36,7 @@ static void read_as(int channels, const ls_model *model, const uint8_t *data, si
                    "a refusal names a place, or what it is");
     }
     ls_image_memory none = {0};
-    const int again = ls_image_fit_bytes(same, &(ls_picture_form){channels, HEIGHT, WIDTH, {0}},
+    const int again = ls_image_fit_bytes(same, &(ls_picture_form){channels, HEIGHT, WIDTH, {0}, 0},
                                          name, data, size, &none, NULL, &err);
     ls_image_memory_free(&none, NULL);
     fuzz_check(again == status[0], "training reads it the same way");

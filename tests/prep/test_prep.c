@@ -591,11 +591,29 @@ static void pictures_keep_their_size_before_the_cut(void **state)
     ls_prep_free(p);
 }
 
+static void pictures_of_16_bits_keep_their_white(void **state)
+{
+    static const char *const texts[] = {
+        "{\"version\":6,\"rows\":\"images\",\"fit\":\"cover\",\"white\":306}",
+        "{\"version\":6,\"rows\":\"images\",\"fit\":\"resize\",\"resize\":9,"
+        "\"interpolation\":\"bilinear\",\"white\":65535}"};
+    static const int white[] = {306, 65535};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        ls_prep *p = reads(texts[i], 4, false);
+        assert_int_equal(p->white, white[i]);
+        writes(p, texts[i]);
+        ls_prep_free(p);
+    }
+}
+
 static void files_that_say_something_else_are_refused(void **state)
 {
     (void)state;
 #define COLUMNS(text) "{\"version\":1,\"rows\":\"table\",\"columns\":[" text "]}"
-    refuses("{\"version\":6,\"rows\":\"images\"}", 4, false, "card:1:12: ");
+    refuses("{\"version\":7,\"rows\":\"images\"}", 4, false, "card:1:12: ");
+    refuses("{\"version\":6,\"rows\":\"images\",\"white\":0}", 4, false, "white");
+    refuses("{\"version\":6,\"rows\":\"images\",\"white\":65536}", 4, false, "white");
     refuses("{\"rows\":\"images\"}", 4, false, "\"version\" is missing");
     refuses("{\"version\":1,\"rows\":\"rows\"}", 4, false, "rows");
     refuses("{\"version\":1,\"rows\":\"images\",\"fit\":\"squash\"}", 4, false, "fit");
@@ -802,6 +820,7 @@ LS_TESTS(prep_description, "unit")
         cmocka_unit_test(dates_that_do_not_fit_are_refused),
         cmocka_unit_test(features_of_older_files_are_read),
         cmocka_unit_test(pictures_keep_their_size_before_the_cut),
+        cmocka_unit_test(pictures_of_16_bits_keep_their_white),
         cmocka_unit_test(files_that_say_something_else_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

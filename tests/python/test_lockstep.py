@@ -466,9 +466,11 @@ JPEG = base64.b64decode(
 
 
 def png(pixels):
-    """A PNG file of grey pixels, (height, width), or of colours, (height, width, 3)."""
+    """A PNG file of grey pixels, (height, width), or of colours, (height, width, 3), with 8 or 16 bits."""
     h, w = pixels.shape[:2]
-    chunks = [(b"IHDR", struct.pack(">IIBBBBB", w, h, 8, 2 if pixels.ndim == 3 else 0, 0, 0, 0)),
+    depth = 8 * pixels.itemsize
+    pixels = pixels.astype(f">u{pixels.itemsize}")
+    chunks = [(b"IHDR", struct.pack(">IIBBBBB", w, h, depth, 2 if pixels.ndim == 3 else 0, 0, 0, 0)),
               (b"IDAT", zlib.compress(b"".join(b"\0" + row.tobytes() for row in pixels))), (b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(struct.pack(">I", len(data)) + kind + data
                                           + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks)
@@ -555,6 +557,25 @@ def test_pictures_give_the_programs_bits(tmp_path):
     want = np.array([json.loads(line)["logits"] for line in said], np.float32)
     with lockstep.Model.open(file) as model:
         assert (model.predict(tmp_path / "new", logits=True) == want).all()
+
+
+@pictures_are_read
+def test_pictures_of_16_bits_are_scaled_as_in_training(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    draw = np.random.default_rng(7)
+    for kind in "ab":
+        (tmp_path / "train" / kind).mkdir(parents=True)
+        for i in range(4):
+            pixels = draw.integers(0, 500 if kind == "b" else 100, (4, 4), dtype=np.uint16)
+            pixels[0, 0] = 777 if (kind, i) == ("b", 2) else 0
+            (tmp_path / "train" / kind / f"{i}.png").write_bytes(png(pixels))
+    config = {**CONFIG, "batch_size": 4, "shards": 4, "data": {"name": "folder", "path": str(tmp_path / "train"), "image_size": 4, "channels": 1},
+              "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 2}]}}
+    new = draw.integers(0, 1000, (4, 4), dtype=np.uint16)
+    want = (np.minimum(new.astype(int), 777) * 255 + 777 // 2) // 777
+    with lockstep.Trainer(config) as t, t.model() as model:
+        assert (model.predict(png(new), logits=True) == model.predict(np.uint8(want)[None], logits=True)).all()
+        assert (model.predict(png(np.uint8(want))) == model.predict(np.uint8(want)[None])).all()
 
 
 def test_records_come_one_by_one_and_leaving_the_loop_stops_the_run():

@@ -109,7 +109,7 @@ class model_info(c.Structure):
     _fields_ = [("size", c.c_size_t), ("steps", c.c_uint64), ("channels", c.c_int), ("height", c.c_int),
                 ("width", c.c_int), ("outputs", c.c_int), ("parameters", c.c_size_t),
                 ("row_type", c.c_int), ("task", c.c_int), ("threshold", c.c_double),
-                ("resize", picture_resize)]
+                ("resize", picture_resize), ("white", c.c_int)]
 
 
 class evaluation(c.Structure):
