@@ -762,7 +762,7 @@ const ls_config_key ls_config_keys[] = {
      .help = "`folder`: values for several keys at once. `\"imagenet\"`: `resize` 256, `crop` 224, "
              "`interpolation` `\"bilinear\"`, `channels` 3, `mean` [0.485, 0.456, 0.406] and `std` "
              "[0.229, 0.224, 0.225], as most networks that were trained on ImageNet want them "
-             "([pictures as a network wants them](data.md#pictures-as-a-network-wants-them))"},
+             "([pictures as a network wants them](pictures.md#pictures-as-a-network-wants-them))"},
     {"data", "resize", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.resize.height), FORM(sides),
      .help = "`folder`, instead of `data.image_size`: size in pixels to which images are resized, "
              "with the bytes of Pillow: one number for the shorter side, or [height, width]"},
