@@ -139,12 +139,13 @@ def check_live(program, browser, shots):
         browser.run("window.same_page = true")
         first = steps(browser.text())
         wait_for("the page to follow the run", lambda: steps(browser.text()) > first)
+        wait_for("two evaluations", lambda: browser.run("return summary().tested.length") > 1)
         wait_for("the time that is left", lambda: re.search(r"about .* left", browser.text()))
         text = browser.text()
         for wanted in (f"on {socket.gethostname()}", "in run", "so far"):
             if wanted not in text:
                 fail(f"the page does not say '{wanted}': {text}")
-        expect(browser, "the newest learning rate", "charts.lr.legend.innerText", "step 0.05")
+        expect(browser, "the newest learning rate", "charts.lr.legend.textContent.trim()", "step 0.05")
         if "running" not in text or "Workers in the newest step" not in text:
             fail(f"the page does not say that the run goes on: {text}")
         if text.index("Test accuracy") > text.index("Throughput") or text.index("Progress") > text.index("Throughput"):
