@@ -427,15 +427,18 @@ static double rows_of(const ls_comparison *c, int run)
     return cJSON_IsNumber(rows) ? rows->valuedouble : 0;
 }
 
+/* Largest value that a verdict ranks. Its text has room for the digits of smaller ones. */
+#define MOST_SHOWN 1e12
+
 /* Returns whether all runs have a value of the same metric on as many rows of the same data. */
 static bool can_be_ranked(const ls_comparison *c)
 {
     const ls_run_facts *a = &c->facts[0];
     for (int i = 0; i < c->count; i++) {
         const ls_run_facts *f = &c->facts[i];
-        if (!isfinite(f->value) || f->metric != a->metric || strcmp(f->judged, a->judged) != 0 ||
-            strcmp(f->data, a->data) != 0 || strcmp(f->own_data, a->own_data) != 0 ||
-            rows_of(c, i) != rows_of(c, 0))
+        if (!(fabs(f->value) < MOST_SHOWN) || f->metric != a->metric ||
+            strcmp(f->judged, a->judged) != 0 || strcmp(f->data, a->data) != 0 ||
+            strcmp(f->own_data, a->own_data) != 0 || rows_of(c, i) != rows_of(c, 0))
             return false;
     }
     return ls_metric_title(a->metric)[0] != '\0';
@@ -462,38 +465,52 @@ static double chance(double a, double b, double rows)
     return 2 * sqrt((a * (1 - a) + b * (1 - b)) / rows);
 }
 
+/* Writes the letters of the runs with a value, such as "A, C". Returns the number of these runs. */
+static int put_letters(char out[LS_COMPARED * 3], const ls_comparison *c, double value)
+{
+    size_t used = 0;
+    int n = 0;
+    for (int i = 0; i < c->count; i++)
+        if (shown(c, i) == value)
+            used += (size_t)snprintf(out + used, LS_COMPARED * 3 - used, "%s%s", n++ ? ", " : "",
+                                     ls_compared_letter(i));
+    return n;
+}
+
+static bool one_is_running(const ls_comparison *c)
+{
+    for (int i = 0; i < c->count; i++)
+        if (c->facts[i].state == LS_RUN_RUNNING)
+            return true;
+    return false;
+}
+
 bool ls_compared_verdict(char out[LS_VERDICT], const ls_comparison *c)
 {
-    char letters[LS_COMPARED * 3], first[LS_COMPARED * 3] = "";
+    char letters[LS_COMPARED * 3];
     if (!can_be_ranked(c) ||
         (ls_compared_same(letters, c, 0) && strlen(letters) == 3 * (size_t)c->count - 2))
         return false;
     const int best = best_run(c, NAN);
     const double value = shown(c, best), rows = rows_of(c, best);
-    const int second = best_run(c, value);
-    int ties = 0;
-    bool running = false;
-    for (int i = 0; i < c->count; i++) {
-        running |= c->facts[i].state == LS_RUN_RUNNING;
-        if (shown(c, i) == value)
-            snprintf(first + strlen(first), sizeof first - strlen(first), "%s%s",
-                     ties++ ? ", " : "", ls_compared_letter(i));
-    }
-    snprintf(out, LS_VERDICT, "%s%s %s the %s %s %s, %.4f", running ? "So far " : "", first,
-             ties > 1 ? "have" : "has",
-             second < 0     ? "same"
-             : c->count > 2 ? "best"
-                            : "better",
-             c->facts[0].judged, ls_metric_title(c->facts[0].metric), value);
+    const int second = best_run(c, value), ties = put_letters(letters, c, value);
+    size_t used =
+        (size_t)snprintf(out, LS_VERDICT, "%s%s %s the %s %s %s, %.4f",
+                         one_is_running(c) ? "So far " : "", letters, ties > 1 ? "have" : "has",
+                         second < 0     ? "same"
+                         : c->count > 2 ? "best"
+                                        : "better",
+                         c->facts[0].judged, ls_metric_title(c->facts[0].metric), value);
     if (second < 0) {
-        snprintf(out + strlen(out), LS_VERDICT - strlen(out), ".");
+        snprintf(out + used, LS_VERDICT - used, ".");
         return true;
     }
     const double other = shown(c, second), by = fabs(value - other);
-    snprintf(out + strlen(out), LS_VERDICT - strlen(out), ": %.4f %s than %s.", by,
-             value > other ? "more" : "less", ls_compared_letter(second));
+    put_letters(letters, c, other);
+    used += (size_t)snprintf(out + used, LS_VERDICT - used, ": %.4f %s than %s.", by,
+                             value > other ? "more" : "less", letters);
     if (c->facts[0].metric == LS_METRIC_ACCURACY && rows > 0 && by <= chance(value, other, rows))
-        snprintf(out + strlen(out), LS_VERDICT - strlen(out),
+        snprintf(out + used, LS_VERDICT - used,
                  " With %.0f rows a difference of up to %.4f can be chance.", rows,
                  chance(value, other, rows));
     return true;

@@ -79,6 +79,8 @@ for width in 40 100; do
     hash=$(sed -n '/identical weights/,/^$/p' stdout.txt | sed 1d | tr -d '\n')
     grep -q "\"weights_sha256\":\"$hash\"" runs/again/metrics.jsonl || fail "expected the hash, found $hash"
     [ "$(wc -L <stdout.txt)" -le $width ] || fail "expected lines of at most $width columns"
+    tr '\n' ' ' <stdout.txt | grep -q 'A, C have the best test accuracy, \|more than A, C\.' ||
+        fail "expected the runs with the same accuracy together: $(cat stdout.txt)"
 done
 "$program" compare runs/one runs/two --no-page >stdout.txt 2>stderr.txt
 ! grep -q identical stdout.txt || fail 'expected no word of identical weights'
