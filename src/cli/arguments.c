@@ -283,20 +283,6 @@ static int check_hosts(const cli_arguments *a)
     return a->advertise && !a->join ? cli_usage(NULL, "--advertise needs --join HOST:PORT", "") : 0;
 }
 
-/* Writes the command as it would be typed in a shell. Must be called before getopt, which reorders
- * argv. */
-static void write_command(char *out, size_t size, char *const *argv)
-{
-    ls_buffer text;
-    ls_buffer_init(&text, NULL);
-    for (int i = 0; argv[i]; i++) {
-        ls_buffer_put(&text, i ? " " : "");
-        cli_put_word(&text, argv[i]);
-    }
-    snprintf(out, size, "%s", text.text ? text.text : "");
-    ls_buffer_fini(&text);
-}
-
 int cli_parse(cli_arguments *out, int argc, char **argv)
 {
     const cli_option config = {CLI_OPERAND, "config", .value = &out->config,
@@ -331,7 +317,6 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
     };
     memset(out, 0, sizeof *out);
     out->secret_fd = -1;
-    write_command(out->command, sizeof out->command, argv);
     int problem = cli_read_options(NULL, options, argc, argv);
     out->config_help = out->help && optind < argc && strcmp(argv[optind], "config") == 0;
     if (problem || out->help || out->version)

@@ -181,7 +181,7 @@ static int train(session *s, const ls_trainer_options *options, const cli_argume
     status = cli_server_follow(s->server, trainer, &err);
     s->view.quiet |= summary->member > 0; /* only the first host shows the view */
     cli_view_start(&s->view, summary, trainer);
-    cli_notes_open(&s->notes, trainer, a->command, s->server);
+    cli_notes_open(&s->notes, trainer, s->server);
     snprintf(s->run_dir, sizeof s->run_dir, "%s", summary->run_dir);
     s->begun = true;
     if (status == LS_OK)
@@ -348,6 +348,7 @@ int cli_main(int argc, char **argv, ls_registry *registry)
 {
     keep_standard_streams();
     cli_set_program(argc > 0 ? argv[0] : NULL);
+    cli_set_command(argv);
     const int code = run_verb(argc, argv, registry);
     ls_registry_destroy(registry);
     return code;

@@ -111,9 +111,6 @@ typedef struct cli_arguments {
     const char *secret; /* file with the secret that all members have; NULL: see secret_fd */
     int secret_fd;      /* descriptor from which the secret is read; −1: none */
     cli_list set, inject, serve_host;
-    /* the program's name and arguments as they would be typed in a shell, truncated to the array's
-     * size */
-    char command[2048];
     char devices[512]; /* the value of --devices, as an assignment to the key `devices` */
 } cli_arguments;
 

@@ -126,6 +126,16 @@ static void print_rows(const ls_comparison *c, bool config, const int *value, bo
     }
 }
 
+/* Prints which run is the best, in lines of at most `width` characters. */
+static void print_verdict(const ls_comparison *c, int width)
+{
+    char text[LS_VERDICT];
+    if (!ls_compared_verdict(text, c))
+        return;
+    putchar('\n');
+    cli_put_wrapped(stdout, text, 0, 0, width);
+}
+
 /* Prints which runs have identical weights, in green on a terminal, and the hash in lines of at
  * most `width` characters. */
 static void print_same(const ls_comparison *c, int width)
@@ -165,6 +175,7 @@ static void print_comparison(const ls_comparison *c, int width)
     if (wide)
         print_wide_row(c, "", letters, value);
     print_rows(c, false, value, wide, width);
+    print_verdict(c, width);
     print_same(c, width);
     puts(has_configs(c) ? "\nThe configs differ in:\n" : "\nThe configs are equal.");
     print_rows(c, true, value, wide, width);

@@ -7,6 +7,7 @@
 #include "base/host.h"
 #include "base/plain_file.h"
 #include "cli/columns.h"
+#include "cli/program.h"
 #include "train/shown.h"
 
 #include <fcntl.h>
@@ -109,7 +110,7 @@ static void put_layers(ls_json_writer *w, const ls_trainer *trainer)
     ls_json_close(w);
 }
 
-static void put_program(ls_buffer *out, const ls_trainer *trainer, const char *command)
+static void put_program(ls_buffer *out, const ls_trainer *trainer)
 {
     char host[256] = "", place[LS_PATH_BYTES];
     const char *run_dir = ls_trainer_summary(trainer)->run_dir;
@@ -123,13 +124,12 @@ static void put_program(ls_buffer *out, const ls_trainer *trainer, const char *c
         char path[LS_PATH_BYTES];
         ls_json_put_string(&w, "run_dir", ls_path_join(path, place, run_dir));
     }
-    ls_json_put_string(&w, "command", command);
+    ls_json_put_string(&w, "command", cli_command());
     put_layers(&w, trainer);
     end_line(out, &w);
 }
 
-void cli_notes_open(cli_notes *notes, const ls_trainer *trainer, const char *command,
-                    cli_server *server)
+void cli_notes_open(cli_notes *notes, const ls_trainer *trainer, cli_server *server)
 {
     char path[LS_PATH_BYTES];
     ls_buffer line;
@@ -139,7 +139,7 @@ void cli_notes_open(cli_notes *notes, const ls_trainer *trainer, const char *com
         ls_open_to_write(&notes->fd, ls_path_join(path, run_dir, "notes.jsonl"),
                          O_WRONLY | O_CREAT | O_APPEND, NULL);
     ls_buffer_init(&line, NULL);
-    put_program(&line, trainer, command);
+    put_program(&line, trainer);
     if (line.text)
         put_lines(notes, line.text, line.length);
     if (line.text && server)

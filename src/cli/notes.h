@@ -31,10 +31,9 @@ void cli_notes_init(cli_notes *notes);
 void cli_notes_warn(cli_notes *notes, const char *text);
 /* Opens the file in the run's directory, and writes the line {"type":"program"} and the stored
  * warnings. Does nothing if the run has no directory; if the file cannot be opened, the run
- * continues without notes. `command`: the program's name and arguments. `server`: the live page,
- * which gets the first line as well; NULL: none. */
-void cli_notes_open(cli_notes *notes, const ls_trainer *trainer, const char *command,
-                    cli_server *server);
+ * continues without notes. `server`: the live page, which gets the first line as well; NULL:
+ * none. */
+void cli_notes_open(cli_notes *notes, const ls_trainer *trainer, cli_server *server);
 void cli_notes_close(cli_notes *notes);
 
 /* Prints the layers of the trainer's model on stderr. A line describes a layer with parameters and

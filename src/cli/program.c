@@ -10,6 +10,7 @@
 
 static char called[LS_PATH_BYTES] = "trainer"; /* argv[0] */
 static char typed[LS_PATH_BYTES] = "trainer";  /* argv[0], quoted if a shell needs quotes */
+static char command[2048] = "trainer";         /* all of argv, quoted where a shell needs it */
 
 void cli_put_word(ls_buffer *out, const char *word)
 {
@@ -49,6 +50,25 @@ const char *cli_name(void)
 const char *cli_program(void)
 {
     return typed;
+}
+
+void cli_set_command(char *const *argv)
+{
+    ls_buffer text;
+    ls_buffer_init(&text, NULL);
+    ls_buffer_put(&text, typed);
+    for (int i = 1; argv[0] && argv[i]; i++) {
+        ls_buffer_put(&text, " ");
+        cli_put_word(&text, argv[i]);
+    }
+    snprintf(command, sizeof command, "%.*s", (int)sizeof command - 1,
+             text.text ? text.text : typed);
+    ls_buffer_fini(&text);
+}
+
+const char *cli_command(void)
+{
+    return command;
 }
 
 void cli_put_command(ls_buffer *out, const char *before, const char *path, const char *after)

@@ -17,6 +17,13 @@ const char *cli_name(void);
 /* Returns the stored name as it is typed in a shell, for commands that messages show. */
 const char *cli_program(void);
 
+/* Stores the program's arguments, from argv[0] to NULL. Must be called before getopt, which
+ * reorders them, and before other threads use this file. */
+void cli_set_command(char *const *argv);
+/* Returns the command as it is typed in a shell, with the stored name and the stored arguments, cut
+ * after 2047 bytes. */
+const char *cli_command(void);
+
 /* Appends a word as it is typed in a shell: in quotes if a shell needs them. */
 void cli_put_word(ls_buffer *out, const char *word);
 /* Appends a command that the user can copy: the program's name, `before` (such as "eval "), `path`

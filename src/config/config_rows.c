@@ -706,21 +706,17 @@ const ls_config_key ls_config_keys[] = {
              "detected by its byte order mark"},
     {"data", "standardize", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.standardize), .text = "true",
      FORM(standardize),
-     .help = "numbers become (value − mean) / deviation, with mean and standard deviation of "
-             "their column (`csv`), or of their channel (`npy`, `safetensors` and a program's own "
-             "rows, if they are floats; in arrays also columns of bytes) over the training rows; "
-             "the default is `true` for a `csv` and `false` for others "
-             "([scaling](data.md#scaling))"},
+     .help = "numbers become (value − mean) / deviation, each column or channel by its own "
+             "over the training rows; the default is `true` for a `csv` and `false` for "
+             "others ([scaling](data.md#scaling))"},
     {"data", "clip", LS_KEY_NUMBER, LS_RECIPE, AT(data_keys.clip), 0, 0, 1e6,
      .help =
          "`csv`: standardised numbers are limited to −`clip` … `clip`, so that a single "
          "extreme value does not dominate a prediction; 0: no limit; the verb `init` writes 10"},
     {"data", "standardize_target", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.standardize_target),
      .text = "true", FORM(standardize),
-     .help = "`csv`, `npy`, `safetensors`, a program's own rows: with the losses `mse`, `mae`, "
-             "`huber` and `quantile` the network learns (target − mean) / deviation, computed over "
-             "the training rows for each target of a row; predictions are in the unit of the "
-             "target, and so are losses and metrics, except those of several targets "
+     .help = "targets become (target − mean) / deviation, with the losses `mse`, `mae`, "
+             "`huber` and `quantile`; predictions are in the unit of the target "
              "([scaling](data.md#scaling))"},
     {"data", "target_mean", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.target_mean), 0, -1e300, 1e300,
      FORM(scale),
@@ -746,10 +742,9 @@ const ls_config_key ls_config_keys[] = {
              "the training rows"},
     {"data", "unknown", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(data_keys.unknown), .judges = true,
      .choices = ls_prep_unknown_names,
-     .help = "`csv`: what becomes of a new row, or a row of the test table, with a text that no "
-             "training row has, or with another value that the model does not know: `\"empty\"`: "
-             "it has no prediction, and evaluations leave it out; `\"zeros\"`: the text becomes "
-             "zeros; `\"error\"`: it is an error ([unknown values](data.md#unknown-values))"},
+     .help = "`csv`: what becomes of a row with a text that no training row has: `\"empty\"`: "
+             "it has no prediction; `\"zeros\"`: the text becomes zeros; `\"error\"`: it is "
+             "an error ([unknown values](data.md#unknown-values))"},
     {"data", "packed", LS_KEY_TEXT, LS_NOT_RECIPE, AT(data_keys.packed),
      .help = "`folder`: file that contains the packed images; the program sets it"},
     {"data", "image_size", LS_KEY_INT, LS_RECIPE, AT(data_keys.image_size), 32, 1, 4096,
@@ -759,10 +754,9 @@ const ls_config_key ls_config_keys[] = {
      .help = "`folder`: 3 for colour, 1 for grey"},
     {"data", "pictures", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.pictures), .read = read_pictures,
      .write = write_text,
-     .help = "`folder`: values for several keys at once. `\"imagenet\"`: `resize` 256, `crop` 224, "
-             "`interpolation` `\"bilinear\"`, `channels` 3, `mean` [0.485, 0.456, 0.406] and `std` "
-             "[0.229, 0.224, 0.225], as most networks that were trained on ImageNet want them "
-             "([pictures as a network wants them](data.md#pictures-as-a-network-wants-them))"},
+     .help = "`folder`: `\"imagenet\"` sets `resize`, `crop`, `interpolation`, `channels`, "
+             "`mean` and `std` as most networks that were trained on ImageNet want them "
+             "([values](pictures.md#pictures-as-a-network-wants-them))"},
     {"data", "resize", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.resize.height), FORM(sides),
      .help = "`folder`, instead of `data.image_size`: size in pixels to which images are resized, "
              "with the bytes of Pillow: one number for the shorter side, or [height, width]"},
@@ -783,9 +777,8 @@ const ls_config_key ls_config_keys[] = {
              "these rows, but is evaluated on them. They are drawn with `seed`. Only the verb "
              "`eval` uses the test rows then"},
     {"data", "fold", LS_KEY_INT, LS_RECIPE, AT(data_keys.fold), 0, 0, 10000,
-     .help = "with `data.validation` 1 / k: the number, 1 to k, of the part of the training rows "
-             "that is held out. Each row is in one of the k parts, and the rows of each class are "
-             "dealt to all of them. `--folds k` trains once for each part. 0: the rows are drawn"},
+     .help = "with `data.validation` 1 / k: which of k parts of the training rows is held "
+             "out, 1 to k; `--folds k` trains once for each part; 0: the rows are drawn"},
     {"data", "mean", LS_KEY_CUSTOM, LS_RECIPE_OF_MODEL, AT(preprocessing.mean), 0, -1e6, 1e6,
      .text = "0", FORM(channels),
      .help = "normalisation: bytes become (byte / 255 − mean) / std, floats (value − mean) / std; "
@@ -803,23 +796,18 @@ const ls_config_key ls_config_keys[] = {
     {"", "seed", LS_KEY_CUSTOM, LS_RECIPE, AT(seed), 0, 0, 9007199254740992.0 /* 2⁵³ */,
      .text = "0", FORM(seed), .help = "seed of all random numbers"},
     {"", "init", LS_KEY_CUSTOM, LS_RECIPE, .text = "\"kaiming\"", FORM(init), .begins = true,
-     .help = "first weights: `\"kaiming\"` or `\"he\"`: normal with variance 2 / fan_in; "
-             "`\"xavier\"` or `\"glorot\"`: uniform within ±√(6 / (fan_in + fan_out)); "
-             "`{\"name\": \"normal\", \"std\": 0.01}`; biases start at 0. `{\"weights\": "
-             "\"FILE.safetensors\"}` reads the first weights from a file with PyTorch's names "
-             "(fp32, fp16 or bf16). With `\"partial\": true` only the tensors that fit by name "
-             "and shape are read; the other parameters are listed, and get their first weights by "
-             "the rule `\"name\"`"},
+     .help = "first weights: `\"kaiming\"` or `\"he\"`; `\"xavier\"` or `\"glorot\"`; "
+             "`{\"name\": \"normal\", \"std\": 0.01}`; or those of a file, `{\"weights\": "
+             "\"FILE.safetensors\"}` ([first weights](config.md#model-and-first-weights))"},
     {"", "optimizer", LS_KEY_CUSTOM, LS_RECIPE, .text = "required", FORM(optimizer),
      .help = "`{\"name\": \"sgd\", \"lr\": …, \"momentum\": 0, \"weight_decay\": 0, \"nesterov\": "
              "false}`, or `{\"name\": \"adamw\", \"lr\": …, \"beta1\": 0.9, \"beta2\": 0.999, "
              "\"epsilon\": 1e-8, \"weight_decay\": 0.01}`; both take `\"clip_norm\"`, the largest "
              "norm of the gradient (0: no limit)"},
     {"", "freeze", LS_KEY_CUSTOM, LS_RECIPE, AT(freeze), FORM(node),
-     .help = "patterns of the names of parameters that are not trained, such as `[\"conv1.*\", "
-             "\"bn*\"]`; if all layers up to some layer are frozen, no gradient is computed for "
-             "them, and their batch norms keep their statistics. A pattern with `!` takes "
-             "parameters out again: `[\"*\", \"!fc.*\"]` is all but `fc`"},
+     .help = "patterns of the names of parameters that are not trained, such as "
+             "`[\"conv1.*\", \"bn*\"]`; a pattern with `!` takes parameters out again ([first "
+             "weights](config.md#model-and-first-weights))"},
     {"", "freeze_epochs", LS_KEY_INT, LS_RECIPE, AT(freeze_epochs), 0, 0, 1000000,
      .help = "number of epochs after which the parameters that `freeze` names are trained too. The "
              "optimizer then begins anew, with the weights as they are and momentum 0. 0: they are "
@@ -833,24 +821,16 @@ const ls_config_key ls_config_keys[] = {
              "keeps this share of the average. The average starts at the first weights, and is "
              "what is evaluated, saved and used to predict; 0: none"},
     {"", "schedule", LS_KEY_CUSTOM, LS_RECIPE, .text = "\"constant\"", FORM(schedule),
-     .help =
-         "the learning rate over the run: `\"constant\"`; `{\"name\": \"step\", "
-         "\"every_epochs\": 30, \"gamma\": 0.1}`; `{\"name\": \"cosine\", \"minimum\": 0}`; "
-         "these three take `\"warmup_epochs\"`. `{\"name\": \"one_cycle\", \"peak\": 0.3, "
-         "\"start\": 0.04, \"minimum\": 4e-6}` is PyTorch's OneCycleLR, `{\"name\": "
-         "\"triangular\", \"every_epochs\": 10, \"minimum\": 0}` its CyclicLR. `{\"name\": "
-         "\"exponential\", \"minimum\": 1e-7, \"steps\": 300}` grows by the same factor in "
-         "each step, as in the verb `find-lr`. `\"epoch_steps\": 1000`: number of steps that the "
-         "others take for an epoch, for rows that are streamed without end; absent: that of the "
-         "data"},
+     .help = "the learning rate over the run: `\"constant\"`, or such as `{\"name\": "
+             "\"cosine\", \"warmup_epochs\": 1}` ([schedules](config.md#schedules))"},
     {"", "lr_scaling", LS_KEY_CHOICE, LS_RECIPE, AT(linear_scaling), .choices = scalings,
      .help = "`\"linear\"`: `optimizer.lr` is the rate for 256 rows, and is multiplied by "
              "`batch_size` / 256"},
     {"", "loss", LS_KEY_TEXT, LS_RECIPE_OF_MODEL, AT(loss_name), .text = "auto",
-     .help = "`cross_entropy` for classes; `mse` for vectors of values, or `bce` for vectors of "
-             "yes-or-no targets (1 and 0, or values between); `auto`: the first of these that "
-             "fits the data. For values also `mae`, `huber`, `quantile` and `poisson` "
-             "([losses](#losses-of-values))"},
+     .help = "`cross_entropy` for classes; `mse` for vectors of values, or `bce` for vectors "
+             "of yes-or-no targets (1 and 0, or values between); `auto`: the first of these "
+             "that fits the data. For values also `mae`, `huber`, `quantile` and `poisson` "
+             "([losses](config.md#losses-of-values))"},
     {"", "huber_delta", LS_KEY_NUMBER, LS_RECIPE_OF_MODEL, AT(huber_delta), 1, 1e-9, 1e9,
      .help = "`huber` only: the distance between output and target from which the loss grows "
              "linearly; in standard deviations of the target if it is standardised "
@@ -861,11 +841,9 @@ const ls_config_key ls_config_keys[] = {
     {"", "label_smoothing", LS_KEY_NUMBER, LS_RECIPE_OF_MODEL, AT(label_smoothing), 0, 0, 1,
      .help = "share of the target that is divided equally among all classes"},
     {"", "class_weights", LS_KEY_CUSTOM, LS_RECIPE_OF_MODEL, AT(class_weights), FORM(node),
-     .help = "`cross_entropy` only: a list of one factor for each class, by which the loss of a "
-             "row of that class is multiplied; or `\"balanced\"`: rows / (classes · rows of the "
-             "class), counted in the training rows. The mean loss is still divided by the number "
-             "of rows, not by the sum of the factors. `eval --data` does not read the training "
-             "rows; it reports the loss without balanced weights, and says so"},
+     .help = "`cross_entropy` only: a list of one factor for each class, by which the loss of "
+             "a row of that class is multiplied; or `\"balanced\"` ([weights of "
+             "classes](config.md#weights-of-classes))"},
     {"augment", "crop", LS_KEY_INT, LS_RECIPE, AT(preprocessing.crop), 0, 0, 64,
      .help = "training images are shifted by up to this many pixels in each direction"},
     {"augment", "flip", LS_KEY_BOOL, LS_RECIPE, AT(preprocessing.flip),
@@ -883,41 +861,26 @@ const ls_config_key ls_config_keys[] = {
              "the whole image; its ratio of width to height is from 3:4 to 4:3. 0.08 is usual for "
              "networks of ImageNet; 0: images are not enlarged"},
     {"augment", "mixup", LS_KEY_NUMBER, LS_RECIPE, AT(mixup), 0, 0, 0.5,
-     .help = "largest share of another row that is mixed into a training row; the share is drawn "
-             "for each row, and the other row is the next one in the same shard. Target vectors "
-             "are mixed with the same share; a class is replaced by that of the other row with "
-             "the share as probability"},
+     .help = "largest share of the next row of the shard that is mixed into a training row; "
+             "the share is drawn for each row ([augmentation](pictures.md#augmentation))"},
     {"", "gradient_scale", LS_KEY_CHOICE, LS_RECIPE, AT(nominal), .choices = divisors,
      .former = "normalize",
      .help = "divisor of the summed gradient. `\"batch\"`: the number of rows of the minibatch; "
              "`\"nominal\"`: always `batch_size`. The two differ only if the last minibatch of an "
              "epoch is smaller"},
     {"", "precision", LS_KEY_CHOICE, LS_RECIPE, AT(precision), .choices = precisions,
-     .help =
-         "precision of matrix products on GPUs: `\"tf32\"` or `\"bf16\"` instead of "
-         "`\"fp32\"`; weights stay fp32. CPUs always compute in fp32. `ls_precision` in "
-         "`<lockstep/device.h>` says what is rounded, and how large the error of a gradient is"},
+     .help = "precision of matrix products on GPUs: `\"tf32\"` or `\"bf16\"` instead of "
+             "`\"fp32\"`; weights stay fp32, and CPUs compute in fp32 ([errors](gpu.md))"},
     {"", "allreduce", LS_KEY_TEXT, LS_RECIPE, AT(allreduce), .text = "ordered",
-     .help = "how gradients are added. `ordered`: in the order of a fixed tree over the shards; "
-             "each worker computes a part of the sum. `naive`: the first device adds all "
-             "gradients, as in textbooks. On GPUs `ordered` allows any mix of workers "
-             "(`cuda:0,0,1,1`: two on each of two GPUs). `nccl` is fastest, because it adds while "
-             "the backward pass still runs, but it needs a GPU for each worker, and the last bits "
-             "of the weights depend on the number of GPUs. `local` is for workers that all share "
-             "one GPU"},
+     .help = "how gradients are added: `ordered` or `naive`; on GPUs also `nccl` or `local` "
+             "([how gradients are added](config.md#how-gradients-are-added))"},
     {"", "on_nonfinite", LS_KEY_CHOICE, LS_RECIPE, AT(skip_nonfinite), .choices = at_nonfinite,
      .help = "what happens if a loss is not finite: `\"stop\"`: the run stops; `\"skip\"`: the "
              "weights are not updated in this step"},
     {"", "shards", LS_KEY_CUSTOM, LS_RECIPE, AT(shards), .text = "1 to 8", FORM(shards),
-     .help = "number of parts into which each minibatch is divided. The weights depend on it. "
-             "`\"devices\"`: one for each device, which is fastest on GPUs, but the weights then "
-             "depend on the number of devices. Absent: the largest power of two up to 8 for which "
-             "a shard has at least 16 rows and uses each weight at least 64 times (128 times with "
-             "more than two shards); two shards are also used if each multiplies at least half a "
-             "million times. CPUs compute 16 rows at once; another number up to 8 is used if it "
-             "wastes less of these groups of 16 rows: 3 for 48 rows. If there are more workers "
-             "than shards, the additional ones only help to add gradients, and replace lost "
-             "workers"},
+     .help = "number of parts into which each minibatch is divided, on which the weights "
+             "depend; `\"devices\"`: one for each device; absent: 1 to 8, by the rows and the "
+             "model ([minibatch](config.md#minibatch-and-seed))"},
     {"", "epochs", LS_KEY_INT, LS_RECIPE_OF_LENGTH, AT(epochs), 10, 1, 1000000, .judges = true,
      .help = "number of passes over the training rows"},
     {"", "devices", LS_KEY_TEXT, LS_NOT_RECIPE, AT(devices), .text = "auto",
@@ -940,11 +903,10 @@ const ls_config_key ls_config_keys[] = {
              "Another one is saved at the end of the run and on Ctrl-C"},
     {"checkpoint", "every_seconds", LS_KEY_CUSTOM, LS_NOT_RECIPE, AT(checkpoint.every_seconds), 10,
      0, 86400, .text = "10", .read = read_every_seconds, .write = write_number,
-     .help = "time in seconds that must have passed since the last checkpoint before one that is "
-             "due is written. Until then it is kept in memory, and a later one takes its place; it "
-             "is written when the time has passed, and at the end of the run. A kill or a power "
-             "cut loses what is only in memory. 0: a checkpoint is written as soon as it is due, "
-             "which is the default if the config sets `every_steps` or `every_epochs`"},
+     .help = "time in seconds for which a checkpoint that is due is kept in memory after the "
+             "last one was written; 0: it is written at once, the default if the config sets "
+             "`every_steps` or `every_epochs` "
+             "([checkpoints](config.md#evaluation-the-best-checkpoint-early-stopping))"},
     {"checkpoint", "keep", LS_KEY_INT, LS_NOT_RECIPE, AT(checkpoint.keep), 2, 1, 1000000,
      .help = "number of checkpoints that are kept; the oldest ones are deleted"},
     {"checkpoint", "async", LS_KEY_BOOL, LS_NOT_RECIPE, AT(checkpoint.async), 1,
@@ -953,9 +915,9 @@ const ls_config_key ls_config_keys[] = {
      .help = "the checkpoint of the best evaluation is also kept, for `eval RUN --best`"},
     {"checkpoint", "final", LS_KEY_CUSTOM, LS_NOT_RECIPE, AT(checkpoint.final), .text = "\"last\"",
      .read = read_final, .write = write_final,
-     .help = "the weights that `weights.safetensors` gets when the run ends, also by Ctrl-C: "
-             "`\"last\"`, or `\"best\"`, those of the best evaluation by `monitor`, which sets "
-             "`best`. A resumed run goes on from the last ones in any case"},
+     .help = "the weights that `weights.safetensors` gets when the run ends: `\"last\"`, or "
+             "`\"best\"`, those of the best evaluation by `monitor` "
+             "([which](config.md#evaluation-the-best-checkpoint-early-stopping))"},
     {"", "monitor", LS_KEY_TEXT, LS_NOT_RECIPE, AT(monitor_name), .text = "auto", .judges = true,
      .help = "metric by which the best evaluation is found: `loss`, or a measured metric that is "
              "a number; `auto`: `accuracy` if the loss has one, else `loss`"},
@@ -966,29 +928,16 @@ const ls_config_key ls_config_keys[] = {
      .help = "writes event files to the run directory, for `tensorboard --logdir runs`"},
     {"metrics", "names", LS_KEY_CUSTOM, LS_NOT_RECIPE, AT(metric_names), .text = "\"auto\"",
      .judges = true, FORM(node),
-     .help =
-         "metrics that evaluations measure besides the loss: for classes `[\"accuracy\", "
-         "\"top5\", \"confusion\"]` (the confusion matrix, with precision and recall of each "
-         "class) and `auc`, for two classes also `average_precision` and `f1`, for values `mae`, "
-         "`r2` (of several targets one quotient: 1 − the sum of "
-         "all squared errors ÷ the sum of all squared deviations from the targets' means, "
-         "scikit-learn's `variance_weighted`, of the [scaled](data.md#scaling) targets), of several "
-         "targets `r2_mean` (scikit-learn's "
-         "`uniform_average`) and what belongs to the loss "
-         "([losses](#losses-of-values)), for yes-or-no targets `auc`, `average_precision` and "
-         "`f1`; `\"auto\"`: all "
-         "that fit the loss, but the matrix and the `auc` of classes only up to 100 classes, "
-         "`r2_mean` only up to 100 targets, `top5` only from 6 "
-         "classes on, and no metric that needs more than 256 MB for the scores and ranks of all "
-         "rows ([metrics](#metrics))"},
+     .help = "metrics that evaluations measure besides the loss, such as `[\"accuracy\", "
+             "\"top5\", \"confusion\"]`; `\"auto\"`: those that fit the loss "
+             "([metrics](config.md#metrics))"},
     {"", "deadline_s", LS_KEY_NUMBER, LS_NOT_RECIPE, AT(deadline_s), 0, 0, 86400,
-     .help = "time in seconds after which a worker that makes no progress counts as failed; 0: 20 "
-             "times the longest step so far, at least 10 s. Time in which the process or the "
-             "worker's thread is stopped, or in which the thread has no CPU, does not count"},
+     .help = "time in seconds after which a worker that makes no progress counts as failed; "
+             "0: 20 times the longest step so far, at least 10 s"},
     {"", "verify_every_steps", LS_KEY_INT, LS_NOT_RECIPE, AT(verify_every_steps), 0, 0, INT_MAX,
-     .help = "number of steps between checks that all devices have the same weights, besides those "
-             "at checkpoints and at the end of each epoch. Without these checks a difference is "
-             "noticed within two steps, on GPUs within three"},
+     .help = "number of steps between checks that all devices have the same weights, besides "
+             "those at checkpoints and at the end of each epoch "
+             "([failures](config.md#failures-and-several-hosts))"},
     {"", "on_device_loss", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(stop_on_device_loss),
      .choices = at_loss,
      .help = "what happens if a device is lost: `\"continue\"`: the other devices take over its "
@@ -1001,10 +950,9 @@ const ls_config_key ls_config_keys[] = {
      .help = "time in seconds after which a host that does not answer counts as lost; 0: 30 s"},
     {"cluster", "on_host_loss", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(cluster.survives_loss),
      .choices = at_host_loss, .former = "on_member_loss",
-     .help = "what happens if a host is lost: `\"stop\"`: the other hosts save a checkpoint and "
-             "stop; `\"continue\"`: the remaining hosts take over its shards and repeat the step, "
-             "if they are more than half of the hosts, or half of them including the first "
-             "([hosts](hosts.md))"},
+     .help = "what happens if a host is lost: `\"stop\"`: the other hosts save a checkpoint "
+             "and stop; `\"continue\"`: they take over its shards and repeat the step, if "
+             "they are the majority ([hosts](hosts.md))"},
     {"cluster", "on_arrival", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(cluster.admits),
      .choices = at_arrival,
      .help = "what happens if another host wants to join a run that has begun. `\"refuse\"`: it "

@@ -409,6 +409,113 @@ bool ls_compared_same(char out[LS_COMPARED * 3], const ls_comparison *c, int run
     return same > 1;
 }
 
+/* ---- the verdict ----------------------------------------------------------------------------- */
+
+/* Returns the value of a run's metric as the table shows it. The verdict's differences are those of
+ * the table. */
+static double shown(const ls_comparison *c, int run)
+{
+    return round(c->facts[run].value * 1e4) / 1e4;
+}
+
+/* Returns the number of rows on which a run is evaluated; 0: not known. */
+static double rows_of(const ls_comparison *c, int run)
+{
+    const cJSON *start = c->start[run] ? ls_json_root(c->start[run]) : NULL;
+    const cJSON *data = cJSON_GetObjectItemCaseSensitive(start, "data");
+    const cJSON *rows = cJSON_GetObjectItemCaseSensitive(data, "test_rows");
+    return cJSON_IsNumber(rows) ? rows->valuedouble : 0;
+}
+
+/* Largest value that a verdict ranks. Its text has room for the digits of smaller ones. */
+#define MOST_SHOWN 1e12
+
+/* Returns whether all runs have a value of the same metric on as many rows of the same data. */
+static bool can_be_ranked(const ls_comparison *c)
+{
+    const ls_run_facts *a = &c->facts[0];
+    for (int i = 0; i < c->count; i++) {
+        const ls_run_facts *f = &c->facts[i];
+        if (!(fabs(f->value) < MOST_SHOWN) || f->metric != a->metric ||
+            strcmp(f->judged, a->judged) != 0 || strcmp(f->data, a->data) != 0 ||
+            strcmp(f->own_data, a->own_data) != 0 || rows_of(c, i) != rows_of(c, 0))
+            return false;
+    }
+    return ls_metric_title(a->metric)[0] != '\0';
+}
+
+/* Returns the run with the best value among those whose value is not `except`; −1: there is none.
+ */
+static int best_run(const ls_comparison *c, double except)
+{
+    const bool rises = ls_metric_rises(c->facts[0].metric);
+    int best = -1;
+    for (int i = 0; i < c->count; i++) {
+        const double v = shown(c, i);
+        if (v != except && (best < 0 || (rises ? v > shown(c, best) : v < shown(c, best))))
+            best = i;
+    }
+    return best;
+}
+
+/* Returns the largest difference of two accuracies that is no more than chance: two standard errors
+ * of the difference, if each accuracy is that of other rows. */
+static double chance(double a, double b, double rows)
+{
+    return 2 * sqrt((a * (1 - a) + b * (1 - b)) / rows);
+}
+
+/* Writes the letters of the runs with a value, such as "A, C". Returns the number of these runs. */
+static int put_letters(char out[LS_COMPARED * 3], const ls_comparison *c, double value)
+{
+    size_t used = 0;
+    int n = 0;
+    for (int i = 0; i < c->count; i++)
+        if (shown(c, i) == value)
+            used += (size_t)snprintf(out + used, LS_COMPARED * 3 - used, "%s%s", n++ ? ", " : "",
+                                     ls_compared_letter(i));
+    return n;
+}
+
+static bool one_is_running(const ls_comparison *c)
+{
+    for (int i = 0; i < c->count; i++)
+        if (c->facts[i].state == LS_RUN_RUNNING)
+            return true;
+    return false;
+}
+
+bool ls_compared_verdict(char out[LS_VERDICT], const ls_comparison *c)
+{
+    char letters[LS_COMPARED * 3];
+    if (!can_be_ranked(c) ||
+        (ls_compared_same(letters, c, 0) && strlen(letters) == 3 * (size_t)c->count - 2))
+        return false;
+    const int best = best_run(c, NAN);
+    const double value = shown(c, best), rows = rows_of(c, best);
+    const int second = best_run(c, value), ties = put_letters(letters, c, value);
+    size_t used =
+        (size_t)snprintf(out, LS_VERDICT, "%s%s %s the %s %s %s, %.4f",
+                         one_is_running(c) ? "So far " : "", letters, ties > 1 ? "have" : "has",
+                         second < 0     ? "same"
+                         : c->count > 2 ? "best"
+                                        : "better",
+                         c->facts[0].judged, ls_metric_title(c->facts[0].metric), value);
+    if (second < 0) {
+        snprintf(out + used, LS_VERDICT - used, ".");
+        return true;
+    }
+    const double other = shown(c, second), by = fabs(value - other);
+    put_letters(letters, c, other);
+    used += (size_t)snprintf(out + used, LS_VERDICT - used, ": %.4f %s than %s.", by,
+                             value > other ? "more" : "less", letters);
+    if (c->facts[0].metric == LS_METRIC_ACCURACY && rows > 0 && by <= chance(value, other, rows))
+        snprintf(out + used, LS_VERDICT - used,
+                 " With %.0f rows a difference of up to %.4f can be chance.", rows,
+                 chance(value, other, rows));
+    return true;
+}
+
 /* ---- the page -------------------------------------------------------------------------------- */
 
 /* Writes a line {"type":"compared","config":…,"name":…,"values":[…]} for a row. */
@@ -463,11 +570,26 @@ static void put_same(ls_buffer *out, ls_json_writer *w, const ls_comparison *c)
     }
 }
 
+/* Writes a line {"type":"verdict","text":…}, if the runs can be ranked. */
+static void put_verdict(ls_buffer *out, ls_json_writer *w, const ls_comparison *c)
+{
+    char text[LS_VERDICT];
+    if (!ls_compared_verdict(text, c))
+        return;
+    ls_json_writer_reset(w);
+    ls_json_open_object(w, NULL);
+    ls_json_put_string(w, "type", "verdict");
+    ls_json_put_string(w, "text", text);
+    ls_json_close(w);
+    ls_page_add_line(out, w);
+}
+
 static void put_records(ls_buffer *out, const void *data)
 {
     const ls_comparison *c = data;
     ls_json_writer w;
     ls_json_writer_init(&w, 0, c->host);
+    put_verdict(out, &w, c);
     put_same(out, &w, c);
     for (size_t i = 0; i < c->rows; i++)
         put_row(out, &w, c, &c->row[i]);
@@ -492,7 +614,7 @@ static void put_title(ls_buffer *out, const void *data)
 static void put_table(ls_buffer *out, const void *data)
 {
     const ls_comparison *c = data;
-    char letters[LS_COMPARED * 3];
+    char letters[LS_COMPARED * 3], verdict[LS_VERDICT];
     ls_buffer_put(out,
                   "<h1>Runs compared</h1>\n<p class=\"sub\">The curves are drawn by a script of "
                   "this page, and scripts are off.</p>\n"
@@ -503,6 +625,8 @@ static void put_table(ls_buffer *out, const void *data)
         ls_buffer_put(out, "</td></tr>\n");
     }
     ls_buffer_put(out, "</tbody></table>\n");
+    if (ls_compared_verdict(verdict, c))
+        ls_buffer_format(out, "<p>%s</p>\n", verdict);
     for (int i = 0; i < c->count; i++)
         if (ls_compared_same(letters, c, i))
             ls_buffer_format(out,

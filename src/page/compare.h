@@ -14,8 +14,8 @@
 #include "page/facts.h"
 
 /* LS_COMPARED: largest number of runs. LS_COMPARED_STEPS: largest number of step records of a run
- * on the page. */
-enum { LS_COMPARED = 8, LS_COMPARED_STEPS = 4096 };
+ * on the page. LS_VERDICT: size of the text of a verdict. */
+enum { LS_COMPARED = 8, LS_COMPARED_STEPS = 4096, LS_VERDICT = 240 };
 
 /* A row of a table: one key or figure, with the values of all runs. */
 typedef struct ls_compared_row {
@@ -48,6 +48,11 @@ const char *ls_compared_letter(int run);
 /* Writes the letters of the runs that end with the same weights as `run`, such as "A, C". Returns
  * false if no other run does, or if an earlier run is among them. `run`: 0 to c->count − 1. */
 bool ls_compared_same(char out[LS_COMPARED * 3], const ls_comparison *c, int run);
+
+/* Writes which run is the best and by how much, such as "B has the better test accuracy, 0.8390:
+ * 0.0120 more than A." Returns false if the runs cannot be ranked, because they were evaluated by
+ * another metric or on other rows, or if all of them end with the same weights. */
+bool ls_compared_verdict(char out[LS_VERDICT], const ls_comparison *c);
 
 /* Appends the page: the curves of all runs, and the rows as tables. The thread must be in the "C"
  * locale. Errors: LS_ENOMEM. */

@@ -3,10 +3,10 @@
 
 /* ---- records ---------------------------------------------------------------------------------------------- */
 
-/* The records that src/page/compare.c writes: the rows of the tables, records of type "same" about runs with identical
- * weights, and for each run a record of type "run", followed by
- * the records that src/page/page.h describes. */
-const runs = [], rows = [], same = [];
+/* The records that src/page/compare.c writes: one of type "verdict" if the runs can be ranked, records of type "same"
+ * about runs with identical weights, the rows of the tables, and for each run a record of type "run", followed by the
+ * records that src/page/page.h describes. */
+const runs = [], rows = [], same = [], verdicts = [];
 
 function take(text) {
   for (const line of text.split('\n')) {
@@ -15,6 +15,7 @@ function take(text) {
     if (r.type === 'run') runs.push({ ...r, steps: [], epochs: new Map(), events: [], shown: true, colour: 'r' + (runs.length + 1) });
     else if (r.type === 'compared') rows.push(r);
     else if (r.type === 'same') same.push(r);
+    else if (r.type === 'verdict') verdicts.push(r.text);
     else if (r.type === 'run_start') run.images = r.data && r.data.images !== false;
     else if (event_of(r)) run.events.push(r);
     else if (r.type === 'step') run.steps.push(r);
@@ -184,6 +185,7 @@ document.getElementById('main').append(big_link,
   el('header', {}, el('div', { class: 'head' }, el('h1', {}, `${runs.length} runs compared`)),
     el('p', { class: 'sub' }, 'A button hides and shows the curves of its run. Its letter stands for the run in the tables. '
       + 'Where curves coincide, the later one is dashed.')),
+  ...verdicts.map(text => el('p', { class: 'verdict' }, text)),
   ...same.map(r => el('p', { class: 'note good', role: 'note' }, el('strong', {}, r.runs + ':'), ' ', hash_line('identical weights', r.sha256))),
   synthetic ? el('p', { class: 'note loud', role: 'note' }, el('strong', {}, 'SYNTHETIC DATA.'),
     ' The images of at least one run were made up by the program: these results say nothing of real data.') : '',

@@ -249,8 +249,7 @@ function tiles(s) {
     tile('Parameters', number(a.parameters), '',
       `${bytes(a.parameter_bytes)}; ${bytes(a.device_bytes)} on a device`),
     tile('Minibatch', number(a.batch_size), s.rows,
-      `${number(a.batch_per_device)} per device, ${number(a.shards)} ${a.shards === 1 ? 'shard' : 'shards'}`,
-      run.steps.length > 0 && finite(run.steps.at(-1).lr) && `learning rate ${Number(run.steps.at(-1).lr.toPrecision(4))}`),
+      `${number(a.batch_per_device)} per device, ${number(a.shards)} ${a.shards === 1 ? 'shard' : 'shards'}`),
   ];
 }
 

@@ -79,9 +79,18 @@ for width in 40 100; do
     hash=$(sed -n '/identical weights/,/^$/p' stdout.txt | sed 1d | tr -d '\n')
     grep -q "\"weights_sha256\":\"$hash\"" runs/again/metrics.jsonl || fail "expected the hash, found $hash"
     [ "$(wc -L <stdout.txt)" -le $width ] || fail "expected lines of at most $width columns"
+    tr '\n' ' ' <stdout.txt | grep -q 'A, C have the best test accuracy, \|more than A, C\.' ||
+        fail "expected the runs with the same accuracy together: $(cat stdout.txt)"
 done
 "$program" compare runs/one runs/two --no-page >stdout.txt 2>stderr.txt
 ! grep -q identical stdout.txt || fail 'expected no word of identical weights'
+wanted=$(awk '$1 == "accuracy" { a = $2; b = $3
+    text = a == b ? "A, B have the same test accuracy, " a : sprintf("%s has the better test accuracy, %s: %.4f more than %s", \
+        a > b ? "A" : "B", a > b ? a : b, a > b ? a - b : b - a, a > b ? "B" : "A")
+    print text "." }' stdout.txt)
+tr '\n' ' ' <stdout.txt | grep -qF "$wanted" || fail "expected '$wanted', found: $(cat stdout.txt)"
+"$program" compare runs/one runs/three --no-page >stdout.txt 2>stderr.txt
+tr '\n' ' ' <stdout.txt | grep -q 'So far [AB, ]* ha[sv]e* the' || fail "expected the verdict so far: $(cat stdout.txt)"
 
 # Each run's steps are on the page once, in order.
 label='the page'

@@ -140,6 +140,9 @@ awk -v a="$accuracy" 'BEGIN { exit !(a > 0.8) }' || fail "expected to have learn
 run init kinds.csv --to now.json --train
 expect_code 0
 expect_last_stdout_line 'validation acc: .*'
+# The run's notes, and so its page, have the command that the user typed.
+grep -hq '"command":"[^ ]* init kinds.csv --to now.json --train",' runs/*/notes.jsonl ||
+    fail "expected the command of init, found $(grep -h '"command"' runs/*/notes.jsonl)"
 # The table of the columns is printed once. The run prints what else it says of the data.
 expect_stdout '^  column  *kind  *levels '
 expect_no_stderr_line '^  column  *kind \|^  species '

@@ -139,11 +139,13 @@ def check_live(program, browser, shots):
         browser.run("window.same_page = true")
         first = steps(browser.text())
         wait_for("the page to follow the run", lambda: steps(browser.text()) > first)
+        wait_for("two evaluations", lambda: browser.run("return summary().tested.length") > 1)
         wait_for("the time that is left", lambda: re.search(r"about .* left", browser.text()))
         text = browser.text()
-        for wanted in (f"on {socket.gethostname()}", "in run", "learning rate 0.05", "so far"):
+        for wanted in (f"on {socket.gethostname()}", "in run", "so far"):
             if wanted not in text:
                 fail(f"the page does not say '{wanted}': {text}")
+        expect(browser, "the newest learning rate", "charts.lr.legend.textContent.trim()", "step 0.05")
         if "running" not in text or "Workers in the newest step" not in text:
             fail(f"the page does not say that the run goes on: {text}")
         if text.index("Test accuracy") > text.index("Throughput") or text.index("Progress") > text.index("Throughput"):
@@ -524,10 +526,19 @@ def check_equal(program, browser, shots):
         expect(browser, f"a mark within the frame, by {key}", "charts.loss.svg.querySelectorAll('.event').length", 2)
     browser.run("document.querySelector('.run').click()")
     expect(browser, "no mark of a hidden run", lost, "")
+    verdict = "[...document.querySelectorAll('.verdict')].map(p => p.textContent).join()"
+    expect(browser, "the verdict on equal accuracies", verdict, "A, B, C have the same test accuracy, 0.8000.")
     if shots:
         browser.screenshot(shots / "equal.png")
     open_page(program, browser, "differ.html", "compare", "lossy", "third", "--to", "differ.html")
     expect(browser, "no word of equal weights", said, "")
+    for accuracy, wanted in ((0.5, "A has the better test accuracy, 0.8000: 0.3000 more than B. With 10 rows a difference of up to "
+                              "0.4050 can be chance."),
+                             (0.1, "A has the better test accuracy, 0.8000: 0.7000 more than B.")):
+        path = pathlib.Path("third/metrics.jsonl")
+        path.write_text(re.sub(r'"test_accuracy":[.\d]+', f'"test_accuracy":{accuracy}', path.read_text(encoding="utf-8")), encoding="utf-8")
+        open_page(program, browser, "differ.html", "compare", "lossy", "third", "--to", "differ.html")
+        expect(browser, "which run is better", verdict, wanted)
     write_run("fork", 940, name="fork", optimizer={"lr": 0.1})
     path = pathlib.Path("fork/metrics.jsonl")
     path.write_text(re.sub(r'("step":[5-9]\d\d,.*?"loss":)', r"\g<1>1", path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -140,7 +140,7 @@ def moved(root, page):
 def shown_otherwise(root, page):
     """A section whose heading links an example shows the whole file after the line that names its licence."""
     for part in re.split(r"(?m)^## ", page.read_text(encoding="utf-8"))[1:]:
-        name = re.match(r".*\]\(\.\./(examples/\w+\.c(?:pp)?)\)", part)
+        name = re.match(r".*\]\((?:\.\./)+(examples/\w+\.c(?:pp)?)\)", part)
         code = re.search(r"(?s)```c(?:pp)?\n(.*?)```", part)
         if not name:
             continue
@@ -176,7 +176,10 @@ def main():
     problems = [p for page in pages for p in broken_links(root, page)]
     problems += [p for page in pages for p in refused(root, trainer, page)]
     problems += [p for page in pages for p in refused_examples(root, trainer, page)]
-    problems += shown_otherwise(root, root / "docs" / "embedding.md")
+    problems += shown_otherwise(root, root / "include" / "lockstep" / "README.md")
+    lab = (root / "tests" / "examples" / "expected" / "own_allreduce.txt").read_text(encoding="utf-8")
+    if lab not in (root / "docs" / "book.md").read_text(encoding="utf-8"):
+        problems.append("docs/book.md: the lab does not show what examples/own_allreduce.c prints")
     problems += moved(root, root / "src" / "README.md")
     problems += unsaid(root, root / "docs" / "troubleshooting.md")
     problems += untested(root, build, root / "docs" / "design.md")

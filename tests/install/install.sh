@@ -62,7 +62,7 @@ for page in "$doc"/README-trainer.md "$doc"/docs/*.md; do
     while read -r link; do
         case ${link##*/} in
         *.[ch] | CONTRIBUTING.md) continue ;;
-        *.md | *.svg | *.json | *.ipynb | *.txt) case $link in http*) continue ;; esac ;;
+        *.md | *.svg | *.png | *.json | *.ipynb | *.txt) case $link in http*) continue ;; esac ;;
         *) continue ;;
         esac
         [ -e "$(dirname -- "$page")/$link" ] || fail "${page#"$doc"/} leads to $link, which is not installed"
