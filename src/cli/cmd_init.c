@@ -701,7 +701,7 @@ static int run(ls_inspection *l, init_from *from, const cli_list *set, const cha
                ls_error *err)
 {
     ls_given_data *given = NULL;
-    int code = 0, status = init_from_begin(from, to, l->host, err);
+    int code = 0, status = init_from_begin(from, to, set, l->host, err);
     if (status == LS_OK)
         status = ls_given_data_read(&given, l, set->item, set->count, err);
     if (status)

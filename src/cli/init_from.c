@@ -97,10 +97,11 @@ static const char *path_in_config(init_from *from, const char *to)
     return from->absolute ? from->absolute : from->path;
 }
 
-int init_from_begin(init_from *from, const char *to, const ls_host *host, ls_error *err)
+int init_from_begin(init_from *from, const char *to, const cli_list *set, const ls_host *host,
+                    ls_error *err)
 {
     return from->path ? ls_origin_read(&from->origin, from->path, path_in_config(from, to), SIDE,
-                                       host, err)
+                                       set->item, set->count, host, err)
                       : LS_OK;
 }
 

@@ -20,9 +20,11 @@ typedef struct init_from {
     char text[2][160]; /* the assignments that the network needs */
 } init_from;
 
-/* Reads the network, if there is one. `to`: the config's path; NULL: not known. The caller calls
- * init_from_end, also after a failure. Errors: those of ls_origin_read. */
-int init_from_begin(init_from *from, const char *to, const ls_host *host, ls_error *err);
+/* Reads the network, if there is one. `to`: the config's path; NULL: not known. `set`: the
+ * assignments of --set. The caller calls init_from_end, also after a failure. Errors: those of
+ * ls_origin_read. */
+int init_from_begin(init_from *from, const char *to, const cli_list *set, const ls_host *host,
+                    ls_error *err);
 /* Gives pictures that were looked at the size and channels that the network reads, unless the user
  * has set these, and fills from->set. `set`: the assignments of --set. Errors: LS_EUNSUPPORTED if
  * the network reads other rows than the data have. */

@@ -146,25 +146,31 @@ static void read_shape(ls_shape *out, ls_fields *f, const cJSON *node)
         *side[n++] = (int)item->valuedouble;
 }
 
+void ls_config_read_part(ls_onnx_source *out, ls_fields *f)
+{
+    static const char *const none = NULL;
+    const char *head;
+    ls_field_text(f, "output", &none, &out->output);
+    ls_field_text(f, "head", &none, &head);
+    out->new_head = head && strcmp(head, "new") == 0;
+    if (head && !out->new_head)
+        ls_fields_fail(f, ls_field_any(f, "head"), "\"head\" must be \"new\", found \"%.60s\"",
+                       head);
+    read_shape(&out->input, f, ls_field_any(f, "input"));
+}
+
 /* Reads the model {"onnx": FILE, "input": …, "output": …, "head": "new"}. The config's model
  * becomes the layers of the file. It has the file's SHA-256, but not its path. */
 static int read_onnx(ls_config *c, const char *config_path, ls_error *err)
 {
-    static const char *const none = NULL;
     char path[LS_PATH_BYTES];
-    const char *name, *head;
+    const char *name;
     ls_onnx_source source = {.path = path};
     ls_error cause;
     ls_fields f;
     ls_fields_begin(&f, c->doc, c->model, "model", err);
     ls_field_text(&f, "onnx", NULL, &name);
-    ls_field_text(&f, "output", &none, &source.output);
-    ls_field_text(&f, "head", &none, &head);
-    source.new_head = head && strcmp(head, "new") == 0;
-    if (head && !source.new_head)
-        ls_fields_fail(&f, ls_field_any(&f, "head"), "\"head\" must be \"new\", found \"%.60s\"",
-                       head);
-    read_shape(&source.input, &f, ls_field_any(&f, "input"));
+    ls_config_read_part(&source, &f);
     int status = ls_fields_end(&f);
     if (status == LS_OK)
         status = find_model_file(path, c, name, config_path, err);

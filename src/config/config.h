@@ -428,6 +428,10 @@ void ls_config_write_key(ls_json_writer *w, const ls_config *config, const ls_co
  * the key has no value. Returns the text, which is valid until `w` changes; NULL: out of memory. */
 const char *ls_config_key_text(ls_json_writer *w, const ls_config *config,
                                const ls_config_key *row);
+struct ls_onnx_source;
+/* Reads which part of an ONNX file is a model: the keys "output", "input" and "head" of an object.
+ * The texts belong to the document. */
+void ls_config_read_part(struct ls_onnx_source *out, ls_fields *fields);
 /* Returns whether the key belongs to the recipe of this config. */
 bool ls_config_key_is_of_recipe(const ls_config *config, const ls_config_key *row);
 /* Returns whether the key's value differs from its default. For most keys of the kind LS_KEY_CUSTOM

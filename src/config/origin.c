@@ -76,28 +76,50 @@ static void complete_rows(ls_origin *o, bool told)
 
 /* ---- ONNX ------------------------------------------------------------------------------------ */
 
-/* Reads the file without a shape for rows, and, if the file leaves it open, once more with one. */
-static int import(ls_onnx_net **net, bool *open, const char *path, int side, const ls_host *host,
-                  ls_error *err)
+/* Reads the file without a shape for rows, unless `source` has one, and, if the file leaves it
+ * open, once more with one. */
+static int import(ls_onnx_net **net, bool *open, ls_onnx_source *source, int side,
+                  const ls_host *host, ls_error *err)
 {
-    ls_onnx_source source = {.path = path, .new_head = true};
     ls_error first;
-    int status = ls_onnx_import(net, &source, host, &first);
-    *open = status == LS_ECONFIG;
+    int status = ls_onnx_import(net, source, host, &first);
+    *open = status == LS_ECONFIG && !source->input.c;
     if (*open) {
-        source.input = (ls_shape){3, side, side};
-        return ls_onnx_import(net, &source, host, err);
+        source->input = (ls_shape){3, side, side};
+        return ls_onnx_import(net, source, host, err);
     }
     return status ? ls_fail(err, status, "%s", first.text) : LS_OK;
 }
 
-static int read_onnx(ls_origin *o, const char *path, const char *named, int side, ls_error *err)
+/* Stores the values of model.output and model.input that the user has set in *out. The texts belong
+ * to *doc, which the caller destroys, also after a failure. */
+static int take_part(ls_onnx_source *out, ls_json **doc, const char *const *set, int count,
+                     const ls_host *host, ls_error *err)
+{
+    static const char empty[] = "{\"model\": {}}";
+    ls_fields f;
+    int status = ls_json_parse(doc, "--set", empty, sizeof empty - 1, host, err);
+    for (int i = 0; i < count && status == LS_OK; i++)
+        if (strncmp(set[i], "model.", 6) == 0)
+            status = ls_json_set(*doc, set[i], err);
+    if (status)
+        return status;
+    ls_fields_begin(&f, *doc, cJSON_GetObjectItemCaseSensitive(ls_json_root(*doc), "model"),
+                    "model", err);
+    ls_field_any(&f, "onnx");
+    ls_config_read_part(out, &f);
+    out->new_head = true;
+    return ls_fields_end(&f);
+}
+
+static int read_onnx(ls_origin *o, ls_onnx_source *source, const char *named, int side,
+                     ls_error *err)
 {
     ls_onnx_net *net;
     ls_json_writer w;
     ls_json *doc = NULL;
     bool open;
-    int status = import(&net, &open, path, side, o->host, err);
+    int status = import(&net, &open, source, side, o->host, err);
     if (status)
         return status;
     const ls_onnx_about *a = ls_onnx_net_about(net);
@@ -264,11 +286,18 @@ static int read_weights(ls_origin *o, const char *path, ls_error *err)
 /* ---- both ------------------------------------------------------------------------------------ */
 
 int ls_origin_read(ls_origin *out, const char *path, const char *named, int side,
-                   const ls_host *host, ls_error *err)
+                   const char *const *set, int count, const ls_host *host, ls_error *err)
 {
     *out = (ls_origin){.host = host};
-    if (ends_with(path, ".onnx"))
-        return read_onnx(out, path, named, side, err);
+    if (ends_with(path, ".onnx")) {
+        ls_onnx_source source = {.path = path};
+        ls_json *doc = NULL;
+        int status = take_part(&source, &doc, set, count, host, err);
+        if (status == LS_OK)
+            status = read_onnx(out, &source, named, side, err);
+        ls_json_destroy(doc);
+        return status;
+    }
     if (ends_with(path, ".safetensors"))
         return read_weights(out, path, err);
     return ls_fail(err, LS_EUNSUPPORTED,

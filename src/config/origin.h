@@ -36,11 +36,13 @@ typedef struct ls_origin {
 
 /* Reads an ONNX file, or a safetensors file that a run has written. `side`: height and width of a
  * row of an ONNX file that leaves them open. `named`: the path of the file as the config names it.
- * The caller frees *out with ls_origin_fini, also after a failure. Errors: those of ls_onnx_import
- * and ls_card_load; LS_EUNSUPPORTED if the network of a safetensors file is not known, or has no
- * last layer that can be replaced. */
+ * `set` [count]: the user's assignments "KEY=VALUE", of which model.output and model.input decide
+ * what is read of an ONNX file. The caller frees *out with ls_origin_fini, also after a failure.
+ * Errors: those of ls_onnx_import, ls_json_set and ls_card_load; LS_ECONFIG for a wrong value;
+ * LS_EUNSUPPORTED if the network of a safetensors file is not known, or has no last layer that can
+ * be replaced. */
 int ls_origin_read(ls_origin *out, const char *path, const char *named, int side,
-                   const ls_host *host, ls_error *err);
+                   const char *const *set, int count, const ls_host *host, ls_error *err);
 /* Frees the texts. A zeroed origin is allowed. */
 void ls_origin_fini(ls_origin *origin);
 

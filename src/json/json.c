@@ -127,6 +127,15 @@ static const char *label_of(const ls_json *doc, const ls_json_origin *o)
     return found->label ? found->label : doc->places ? doc->name : NULL;
 }
 
+bool ls_json_is_set(const ls_json *doc, const cJSON *node)
+{
+    const ls_json_origin *o = origin_of(doc, node);
+    bool set = o && o->label && !doc->places;
+    for (const cJSON *child = node ? node->child : NULL; child && !set; child = child->next)
+        set = ls_json_is_set(doc, child);
+    return set;
+}
+
 int ls_json_where(const ls_json *doc, const cJSON *node, bool of_value, int *line, int *column)
 {
     const ls_json_origin *o = origin_of(doc, node);

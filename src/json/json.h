@@ -28,6 +28,7 @@
 #include <cjson/cJSON.h>
 #include <lockstep/host.h>
 #include <lockstep/status.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -96,6 +97,10 @@ const char *ls_json_kind(const cJSON *node);
  * object nor array, or the value is malformed), LS_ENOMEM. After an error the document is
  * unchanged, except for objects that were created on the path. */
 int ls_json_set(ls_json *doc, const char *assignment_text, ls_error *err);
+
+/* Returns whether ls_json_set has set the node, something in it, or an object that contains it.
+ * False for NULL. */
+bool ls_json_is_set(const ls_json *doc, const cJSON *node);
 
 /* Writes a tree. `key`: as for the writer's other functions. */
 void ls_json_put_node(ls_json_writer *w, const char *key, const cJSON *node);

@@ -223,18 +223,17 @@ static int open_model(ls_trained *t, ls_error *err)
     return ls_safetensors_load(t->weights, t->weights_path, t->model, "", t->host, err);
 }
 
-/* Returns whether the user has set `key` in addition to the run's config. */
-static bool is_set(const ls_trainer_options *o, const char *key)
+/* Returns whether the user has set the key of `data`, alone or with the whole group, in addition to
+ * the run's config. NULL: any key of `data`. */
+static bool sets_data(const ls_trained *t, const char *key)
 {
-    const size_t n = strlen(key);
-    for (int i = 0; i < o->set_count; i++)
-        if (strncmp(o->set[i], key, n) == 0 && o->set[i][n] == '=')
-            return true;
-    return false;
+    const ls_json *doc = t->config.doc;
+    const cJSON *data = cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "data");
+    return ls_json_is_set(doc, key ? cJSON_GetObjectItemCaseSensitive(data, key) : data);
 }
 
 /* Fills in t->input_format: how the model reads rows. */
-static int describe_rows(ls_trained *t, const ls_trainer_options *o, ls_error *err)
+static int describe_rows(ls_trained *t, ls_error *err)
 {
     const ls_dataset_info rows = rows_of(&t->card);
     t->input_format =
@@ -248,7 +247,7 @@ static int describe_rows(ls_trained *t, const ls_trainer_options *o, ls_error *e
                           .target = t->config_in_card ? NULL : t->config.data_keys.target.text,
                           .split = "test",
                           .host = t->host};
-    if (t->card.prep && is_set(o, "data.unknown"))
+    if (t->card.prep && sets_data(t, "unknown"))
         t->card.prep->unknown = (ls_prep_unknown)t->config.data_keys.unknown;
     if (!t->card.names || rows.targets)
         return LS_OK;
@@ -395,21 +394,11 @@ static int open_new_data(ls_trained *t, const ls_trained_options *o, ls_error *e
     return open_new_arrays(t, o, err);
 }
 
-/* Returns whether the user has set a key of the data in addition to the run's config. */
-static bool sets_data(const ls_trainer_options *o)
-{
-    for (int i = 0; i < o->set_count; i++)
-        if (strncmp(o->set[i], "data.", 5) == 0 || strncmp(o->set[i], "data=", 5) == 0)
-            return true;
-    return false;
-}
-
 static int open_own_data(ls_trained *t, const ls_trained_options *o, ls_error *err)
 {
     if (form_of(t) == LS_DATA_FOLDER) {
-        int status = ls_config_pack_again(
-            &t->config, &o->trainer, &t->input_format,
-            is_set(&o->trainer, "data.path") || is_set(&o->trainer, "data"), err);
+        int status = ls_config_pack_again(&t->config, &o->trainer, &t->input_format,
+                                          sets_data(t, "path"), err);
         if (status)
             return status;
     }
@@ -476,7 +465,7 @@ int ls_trained_open(ls_trained *out, const ls_trained_options *o, ls_error *err)
     if (status == LS_OK)
         status = open_model(out, err);
     if (status == LS_OK)
-        status = describe_rows(out, &o->trainer, err);
+        status = describe_rows(out, err);
     for (int s = 0; unknown && o->new_data && s < LS_SUBSETS; s++) {
         ls_dataset_close(out->data[s]);
         out->data[s] = NULL;
@@ -487,7 +476,7 @@ int ls_trained_open(ls_trained *out, const ls_trained_options *o, ls_error *err)
         status = open_own_data(out, o, err);
     if (status == LS_OK)
         status = check_rows(out, o->new_data, err);
-    if (status == LS_OK && o->needs_data && !o->new_data && !sets_data(&o->trainer))
+    if (status == LS_OK && o->needs_data && !o->new_data && !sets_data(out, NULL))
         ls_warn_of_changed_data(out, o->path);
     ls_free(host, config);
     if (status)
@@ -507,7 +496,7 @@ int ls_trained_view(ls_trained *out, const ls_card *card, ls_network *model, flo
                         .weights = weights,
                         .is_new = true};
     int status = ls_config_folder(&out->folder, &out->config, &o, err);
-    return status ? status : describe_rows(out, &o, err);
+    return status ? status : describe_rows(out, err);
 }
 
 int ls_trained_view_data(ls_trained *t, const char *path, ls_error *err)

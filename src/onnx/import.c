@@ -288,14 +288,18 @@ static int begin_input(ls_import *g)
     if (input->type != LS_ONNX_FLOAT && input->type != LS_ONNX_FLOAT16 &&
         input->type != LS_ONNX_BFLOAT16 && input->type != LS_ONNX_DOUBLE)
         return ls_fail(g->err, LS_EUNSUPPORTED,
-                       "%.300s: its input \"%s\" has the type number %d of onnx.proto; numbers of "
-                       "a floating-point type are read",
-                       g->file.path, name, input->type);
+                       "%.300s: its input \"%s\" has values of the type %s; a floating-point "
+                       "type is read",
+                       g->file.path, name, ls_onnx_type_name(input->type));
     if (input->rank < 2 || input->rank > 4)
         return ls_fail(g->err, LS_EUNSUPPORTED,
-                       "%.300s: its input \"%s\" has %d dimensions; [rows, channels, height, "
-                       "width], [rows, height, width] and [rows, features] are read",
-                       g->file.path, name, input->rank);
+                       "%.300s: its input \"%s\" has %s; [rows, channels, height, width], [rows, "
+                       "height, width] and [rows, features] are read",
+                       g->file.path, name,
+                       input->rank < 0    ? "no shape in the file"
+                       : input->rank == 0 ? "no dimensions"
+                       : input->rank == 1 ? "one dimension"
+                                          : "more than four dimensions");
     int64_t dim[4];
     memcpy(dim, input->dim, sizeof dim);
     g->fixed = dim[0] > 0 ? dim[0] : 0;
@@ -363,16 +367,46 @@ static bool has_word(const char *list, ls_onnx_text word)
     return false;
 }
 
+/* What is read in place of operators that are not. */
+static const struct {
+    const char *ops, *instead;
+} others[] = {
+    {"Celu Elu HardShrink Hardmax Mish PRelu Selu Shrink Softplus Softsign ThresholdedRelu",
+     "of activations Relu, LeakyRelu, Clip, Sigmoid, HardSigmoid, HardSwish, Tanh and Gelu are "
+     "read"},
+    {"GroupNormalization InstanceNormalization LRN LpNormalization MeanVarianceNormalization "
+     "RMSNormalization",
+     "of norms BatchNormalization and, over all values of a row, LayerNormalization are read"},
+    {"ConvTranspose DepthToSpace Upsample GridSample",
+     "images are enlarged by Resize to a whole multiple, with the nearest pixel"},
+    {"ReduceL1 ReduceL2 ReduceMax ReduceMin ReduceSum LpPool GlobalLpPool",
+     "of the values of a channel ReduceMean, GlobalAveragePool and GlobalMaxPool are read"},
+    {"Attention Einsum GRU LSTM RNN RotaryEmbedding",
+     "networks of convolutions and dense layers are read"},
+    {"ConvInteger DequantizeLinear DynamicQuantizeLinear MatMulInteger QLinearConv QLinearMatMul "
+     "QuantizeLinear",
+     "export the network before its weights become integers"},
+    {"If Loop Scan", "nodes that are always computed, and once, are read"},
+};
+
+static bool is_standard(const ls_onnx_node *n)
+{
+    return n->domain.length == 0 || ls_onnx_is(n->domain, "ai.onnx");
+}
+
 static int fail_operator(const ls_import *g, const ls_onnx_node *n)
 {
-    const char *names[OPERATORS];
-    char op[64];
-    for (int i = 0; i < OPERATORS; i++)
-        names[i] = operators[i].op;
-    const char *near = ls_closest(ls_onnx_copy(op, sizeof op, n->op), names, OPERATORS);
-    return ls_import_fail(g, n, LS_EUNSUPPORTED,
-                          "the operator is not read%s%s; docs/layers.md lists those that are",
-                          near ? "; the nearest is " : "", near ? near : "");
+    const char *instead = "docs/layers.md lists those that are";
+    char domain[64];
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (has_word(others[i].ops, n->op))
+            instead = others[i].instead;
+    if (!is_standard(n))
+        return ls_import_fail(g, n, LS_EUNSUPPORTED,
+                              "the operator is not read, because it is one of \"%s\"; those of "
+                              "the standard (ai.onnx) that docs/layers.md lists are",
+                              ls_onnx_copy(domain, sizeof domain, n->domain));
+    return ls_import_fail(g, n, LS_EUNSUPPORTED, "the operator is not read; %s", instead);
 }
 
 /* Checks what must hold for every node that is needed: its inputs are known, and its attributes are
@@ -426,7 +460,7 @@ static int read_node(ls_import *g, const ls_onnx_node *n)
     int row = 0;
     while (row < OPERATORS && !ls_onnx_is(n->op, operators[row].op))
         row++;
-    if (row == OPERATORS || (n->domain.length && !ls_onnx_is(n->domain, "ai.onnx")))
+    if (row == OPERATORS || !is_standard(n))
         return fail_operator(g, n);
     int status = check_node(g, n, row);
     if (status == LS_OK)
@@ -494,7 +528,8 @@ static int check_versions(const ls_import *g)
         return LS_OK;
     return ls_fail(g->err, LS_EUNSUPPORTED,
                    "%.300s: it has version %lld of the operators; versions %d to %d are read; "
-                   "export it again with opset_version 17",
+                   "export it again with opset_version 17, or convert it with "
+                   "onnx.version_converter",
                    g->file.path, (long long)g->file.opset, LS_ONNX_OPSET_LEAST, LS_ONNX_OPSET_MOST);
 }
 

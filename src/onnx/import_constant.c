@@ -53,9 +53,9 @@ static int find_type(const ls_import *g, const ls_import_value *v, size_t *bytes
             return LS_OK;
         }
     snprintf(text, sizeof text,
-             "its type is number %d of onnx.proto; float, double, float16, bfloat16, int64, int32 "
-             "and bool are read",
-             v->stored->type);
+             "its values have the type %s; float, double, float16, bfloat16, int64, int32 and bool "
+             "are read",
+             ls_onnx_type_name(v->stored->type));
     return fail_tensor(g, v, LS_EUNSUPPORTED, text);
 }
 

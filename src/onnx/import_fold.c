@@ -12,8 +12,8 @@
 static int fail_fold(const ls_import *g, const ls_onnx_node *n)
 {
     return ls_import_fail(g, n, LS_EUNSUPPORTED,
-                          "lists of up to %d constant numbers are computed, without the number of "
-                          "rows",
+                          "it computes a constant; lists of up to %d numbers, which do not depend "
+                          "on the number of rows, are computed",
                           LS_ONNX_FOLDED);
 }
 
@@ -24,7 +24,9 @@ static int constant_input(ls_import *g, const ls_onnx_node *n, int i, int rank,
     *out = ls_import_input(g, n, i);
     if (!*out || (*out)->kind != LS_VALUE_CONSTANT)
         return ls_import_fail(g, n, LS_EUNSUPPORTED,
-                              "with an input %d that depends on the rows it is not read", i);
+                              "its input %d depends on the rows; constants, and what follows "
+                              "from shapes, are read",
+                              i);
     int status = ls_import_decode(g, *out);
     if (status)
         return status;
@@ -171,7 +173,10 @@ int ls_import_filled(ls_import *g, const ls_onnx_node *n)
         return status;
     for (int i = 0; i < count; i++) {
         if (dim[i] < 0 || dim[i] > LS_ONNX_FOLDED || (all *= dim[i]) > LS_ONNX_FOLDED)
-            return fail_fold(g, n);
+            return ls_import_fail(g, n, LS_EUNSUPPORTED,
+                                  "up to %d numbers are read; larger weights are read from "
+                                  "initializers",
+                                  LS_ONNX_FOLDED);
     }
     bool whole = false;
     if (ls_import_tensor(g, n, "value", &message)) {

@@ -318,10 +318,10 @@ static int fail_view(const ls_import *g, const ls_onnx_node *n, const ls_import_
                      const char *wanted)
 {
     const ls_shape s = ls_import_shape(g, v->layer);
+    char dims[LS_ONNX_DIMS];
     return ls_import_fail(g, n, LS_EUNSUPPORTED,
-                          "it reads %d×%d×%d values of a row in another arrangement, of %d "
-                          "dimensions; %s is read",
-                          s.c, s.h, s.w, v->rank, wanted);
+                          "it reads %d×%d×%d values of a row in the shape %s; %s is read", s.c, s.h,
+                          s.w, ls_import_dims(dims, v), wanted);
 }
 
 int ls_import_image(ls_import *g, const ls_onnx_node *n, ls_import_value *v, int *layer,
@@ -334,7 +334,10 @@ int ls_import_image(ls_import *g, const ls_onnx_node *n, ls_import_value *v, int
     *shape = ls_import_shape(g, v->layer);
     if (v->rank == 4 && v->dim[1] == shape->c && v->dim[2] == shape->h && v->dim[3] == shape->w)
         return LS_OK;
-    return fail_view(g, n, v, "an image [rows, channels, height, width]");
+    return fail_view(g, n, v,
+                     v->rank == 4 ? "an image whose channels, height and width nothing has joined, "
+                                    "split or moved"
+                                  : "an image [rows, channels, height, width]");
 }
 
 /* Returns the flatten layer after a layer, which is written once. */

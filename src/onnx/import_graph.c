@@ -43,6 +43,19 @@ int ls_import_no_memory(const ls_import *g)
     return ls_fail(g->err, LS_ENOMEM, "%.300s: out of memory for its model", g->file.path);
 }
 
+const char *ls_import_dims(char out[LS_ONNX_DIMS], const ls_import_value *v)
+{
+    size_t used = (size_t)snprintf(out, LS_ONNX_DIMS, "[");
+    for (int i = 0; i < v->rank && used < LS_ONNX_DIMS; i++)
+        used += (size_t)(v->dim[i] == LS_ONNX_BATCH
+                             ? snprintf(out + used, LS_ONNX_DIMS - used, "rows")
+                             : snprintf(out + used, LS_ONNX_DIMS - used, "%s%lld", i ? ", " : "",
+                                        (long long)v->dim[i]));
+    if (used < LS_ONNX_DIMS)
+        snprintf(out + used, LS_ONNX_DIMS - used, "]");
+    return out;
+}
+
 void *ls_import_block(ls_import *g, size_t count, size_t size)
 {
     void *list =

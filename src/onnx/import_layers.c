@@ -317,9 +317,10 @@ int ls_import_pad(ls_import *g, const ls_onnx_node *n)
         return status;
     if (fill && !ls_import_scalar(&zero, fill))
         zero = NAN;
-    if ((mode.length && !ls_onnx_is(mode, "constant")) || zero != 0 ||
-        ls_import_float(g, n, "value", 0) != 0)
-        return ls_import_fail(g, n, LS_EUNSUPPORTED, "attribute \"mode\": zeros are read");
+    if (mode.length && !ls_onnx_is(mode, "constant"))
+        return ls_import_fail(g, n, LS_EUNSUPPORTED, "attribute \"mode\": constant is read");
+    if (zero != 0 || ls_import_float(g, n, "value", 0) != 0)
+        return ls_import_fail(g, n, LS_EUNSUPPORTED, "padding with zeros is read");
     if (count != 8 || axis_count >= 0 || pads[0] || pads[1] || pads[4] || pads[5])
         return ls_import_fail(g, n, LS_EUNSUPPORTED,
                               "eight \"pads\" that pad height and width alone are read");
@@ -797,7 +798,9 @@ int ls_import_softmax(ls_import *g, const ls_onnx_node *n)
     for (int i = 2; i < x->rank; i++)
         rest &= x->dim[i] == 1;
     if (!rest)
-        return ls_import_fail(g, n, LS_EUNSUPPORTED, "attribute \"axis\": the classes are read");
+        return ls_import_fail(g, n, LS_EUNSUPPORTED,
+                              "attribute \"axis\": the classes, which are axis 1 of [rows, "
+                              "classes], are read");
     ls_import_value v = *x;
     v.form = LS_FORM_SOFTMAX;
     ls_import_give(g, n, &v);

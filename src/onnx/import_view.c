@@ -78,11 +78,29 @@ int ls_import_cast(ls_import *g, const ls_onnx_node *n)
     return give_view(g, n, v, v->dim, v->rank);
 }
 
-static int fail_move(const ls_import *g, const ls_onnx_node *n)
+static int fail_move(const ls_import *g, const ls_onnx_node *n, const ls_import_value *v)
 {
+    char dims[LS_ONNX_DIMS];
     return ls_import_fail(g, n, LS_EUNSUPPORTED,
-                          "it rearranges the values of rows; shapes in which the rows stay the "
-                          "first dimension and the values keep their order are read");
+                          "it rearranges the values of rows %s; shapes in which the rows stay the "
+                          "first dimension and the values keep their order are read",
+                          ls_import_dims(dims, v));
+}
+
+/* Fails at a Transpose that moves values. */
+static int fail_transpose(const ls_import *g, const ls_onnx_node *n, const ls_import_value *v,
+                          const int64_t *perm)
+{
+    char dims[LS_ONNX_DIMS];
+    const bool to_front = v->rank == 4 && perm[1] == 3 && perm[2] == 1 && perm[3] == 2,
+               to_end = v->rank == 4 && perm[1] == 2 && perm[2] == 3 && perm[3] == 1;
+    if (v->kind != LS_VALUE_ROWS || (!to_front && !to_end))
+        return fail_move(g, n, v);
+    return ls_import_fail(g, n, LS_EUNSUPPORTED,
+                          "it moves the channels of images %s to the %s; images with the channels "
+                          "first are read: export the network so that all its layers, and its "
+                          "input, have them first",
+                          ls_import_dims(dims, v), to_front ? "front" : "end");
 }
 
 /* ---- new shapes ------------------------------------------------------------------------------ */
@@ -151,7 +169,7 @@ int ls_import_reshape(ls_import *g, const ls_onnx_node *n)
     if (count < 0)
         return ls_import_fail(g, n, LS_EDATA, "expected a shape");
     if (v->swapped || !resolve(g, v, to, count, ls_import_int(g, n, "allowzero", 0) != 0))
-        return fail_move(g, n);
+        return fail_move(g, n, v);
     return give_view(g, n, v, to, count);
 }
 
@@ -187,11 +205,11 @@ int ls_import_squeeze(ls_import *g, const ls_onnx_node *n)
     for (int i = 0; !adds && count < 0 && i < v->rank; i++)
         at |= (unsigned)(v->dim[i] == 1) << i;
     if (v->swapped)
-        return fail_move(g, n);
+        return fail_move(g, n, v);
     for (int i = 0; i < full; i++) {
         const bool named = at >> i & 1;
         if (!adds && named && v->dim[i] != 1)
-            return fail_move(g, n);
+            return fail_move(g, n, v);
         if (adds && named)
             dim[rank++] = 1;
         else if (adds && taken < v->rank)
@@ -200,7 +218,7 @@ int ls_import_squeeze(ls_import *g, const ls_onnx_node *n)
             dim[rank++] = v->dim[i];
     }
     if (v->kind == LS_VALUE_ROWS && (rank == 0 || dim[0] != LS_ONNX_BATCH))
-        return fail_move(g, n);
+        return fail_move(g, n, v);
     return give_view(g, n, v, dim, rank);
 }
 
@@ -245,7 +263,7 @@ int ls_import_transpose(ls_import *g, const ls_onnx_node *n)
         (v->kind == LS_VALUE_CONSTANT || dim[0] == LS_ONNX_BATCH))
         return give_view(g, n, v, dim, v->rank);
     if (v->kind != LS_VALUE_CONSTANT || v->rank != 2)
-        return fail_move(g, n);
+        return fail_transpose(g, n, v, perm);
     if (ls_import_whole(v) && v->count <= LS_ONNX_FOLDED)
         return ls_import_turn(g, n, v);
     status = give_view(g, n, v, dim, v->rank);

@@ -13,6 +13,9 @@
 /* Room for the text that names a node. */
 enum { LS_ONNX_PLACE = 192 };
 
+/* Room for the text of a shape. */
+enum { LS_ONNX_DIMS = 96 };
+
 /* Stands for the number of rows in shapes. */
 #define LS_ONNX_BATCH INT64_MIN
 
@@ -118,6 +121,8 @@ void ls_import_place(char out[LS_ONNX_PLACE], const ls_import *g, const ls_onnx_
 int ls_import_fail(const ls_import *g, const ls_onnx_node *n, int status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 int ls_import_no_memory(const ls_import *g);
+/* Writes a shape to `out`, such as "[rows, 3, 8, 8]". Returns `out`. */
+const char *ls_import_dims(char out[LS_ONNX_DIMS], const ls_import_value *v);
 
 /* Returns the slot of a name: that of the value with this name, or a free one. */
 int *ls_import_slot(const ls_import *g, ls_onnx_text name);

@@ -44,6 +44,15 @@ static ls_pb_reader message_of(const ls_pb_field *f)
     return (ls_pb_reader){f->bytes, f->bytes + f->length, false};
 }
 
+const char *ls_onnx_type_name(int type)
+{
+    static const char *const name[] = {"undefined",  "float",   "uint8",  "int8",   "uint16",
+                                       "int16",      "int32",   "int64",  "string", "bool",
+                                       "float16",    "double",  "uint32", "uint64", "complex64",
+                                       "complex128", "bfloat16"};
+    return type >= 0 && type < (int)(sizeof name / sizeof *name) ? name[type] : "of a few bits";
+}
+
 /* ---- lists and failures ---------------------------------------------------------------------- */
 
 /* Fails if the message that `r` reads is damaged. */

@@ -90,6 +90,9 @@ void ls_onnx_close(ls_onnx_model *m);
 int ls_onnx_read_tensor(ls_onnx_stored *out, const ls_onnx_model *m, ls_pb_reader message,
                         ls_error *err);
 
+/* Returns the name of a type of values, as onnx.proto has it, in small letters. */
+const char *ls_onnx_type_name(int type);
+
 /* Returns whether two texts are equal. */
 bool ls_onnx_same(ls_onnx_text a, ls_onnx_text b);
 /* Returns whether a text is equal to a zero-terminated text. */

@@ -130,14 +130,14 @@ def from_a_run():
     train("there/photos.json", "there/run", "--devices", "cpu:1", "--set", "epochs=1", "--set", "freeze_epochs=1")
 
 
-def foreign(path, *shape, classes=5):
-    """Writes a small network of another program, for rows of the shape."""
+def foreign(path, *shape, classes=5, output="y"):
+    """Writes a small network of another program, for rows of the shape. Its features are the tensor d."""
     nodes = [onnx_node("Conv", ["x", "body.weight", "body.bias"], "a", strides=[8, 8], kernel_shape=[3, 3]), onnx_node("Relu", ["a"], "b"),
              onnx_node("GlobalAveragePool", ["b"], "c"), onnx_node("Flatten", ["c"], "d", axis=1),
              onnx_node("Gemm", ["d", "fc.weight", "fc.bias"], "y", transB=1)]
     tensors = [onnx_floats("body.weight", 2, shape[0], 3, 3), onnx_floats("body.bias", 2), onnx_floats("fc.weight", classes, 2),
                onnx_floats("fc.bias", classes)]
-    Path(path).write_bytes(onnx_file(nodes, tensors, shape=("n", *shape)))
+    Path(path).write_bytes(onnx_file(nodes, tensors, shape=("n", *shape), output=output))
 
 
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
@@ -194,6 +194,21 @@ def pictures():
             said="lines.onnx reads rows of 3×48×192, but those of photos have 3×48×48; leave out the keys of data that set this size")
     foreign("four.onnx", 4, 32, 32)
     refused("four channels", "init", "photos", "--from", "four.onnx", "--to", "no.json", said="; pictures have 1 or 3 channels")
+
+
+def parts():
+    """The keys that a message about several outputs, or an open size, names can be set in init."""
+    foreign("two.onnx", 3, "h", "w", output="y d")
+    refused("two outputs", "init", "photos", "--from", "two.onnx", "--to", "no.json", said='set model.output to one of them: "y", "d"')
+    good("one of two outputs", "init", "photos", "--from", "two.onnx", "--set", "model.output=y", "--set", "model.input=[3,48,40]",
+         "--to", "two.json", said=("two.onnx: a network of 4 layers", "48×40"))
+    model = json.loads(Path("two.json").read_text())["model"]
+    if model != {"onnx": "two.onnx", "input": [3, 48, 40], "head": "new", "output": "y"}:
+        failures.append(f"one of two outputs: {model}")
+    good("one of two outputs: the config", "two.json", "--print-config")
+    refused("no such output", "init", "photos", "--from", "two.onnx", "--set", "model.output=z", "--to", "no.json", said='it has no tensor "z"')
+    refused("no shape", "init", "photos", "--from", "two.onnx", "--set", "model.output=y", "--set", "model.input=3", "--to", "no.json",
+            said='"input" must be [channels, height, width], found a number')
 
 
 def pictures_of_runs():
@@ -255,6 +270,7 @@ def main():
     from_a_run()
     licence()
     pictures()
+    parts()
     pictures_of_runs()
     arrays()
     refusals()

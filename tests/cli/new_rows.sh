@@ -172,7 +172,13 @@ run predict run bad.csv --set data.unknown=zeros
 expect_code 65
 expect_stdout '^row 0: '
 expect_stderr_line 'trainer: warning: bad.csv: 1 of 4 rows has a text that no training row has, which counts as none of the texts of its column: line 2, column "v": "z"'
-expect_failure 65 'bad.csv:2: column "v": expected a text that the model has learnt: x, y, found "z"' predict run bad.csv --set data.unknown=error
+group='data={"name": "csv", "path": "gone.csv", "target": "kind", "standardize": true'
+for set in data.unknown=error "$group, \"unknown\": \"error\"}"; do # alone, and with its group
+    expect_failure 65 'bad.csv:2: column "v": expected a text that the model has learnt: x, y, found "z"' predict run bad.csv --set "$set"
+done
+run predict run bad.csv --set data.unknown=error --set "$group}" # a group that takes its place
+expect_stdout '^row 3: '
+expect_stderr_line "trainer: bad.csv: 3 of 4 rows have no prediction, $unknown"
 printf 'u,v,kind\n1500,z,big\n,x,small\n1e39,x,big\n400,y,small\n' > bad.csv
 run eval run --data bad.csv
 expect_code 0

@@ -135,6 +135,27 @@ static void errors_name_the_assignment_that_set_a_value(void **state)
     assert_string_equal(err.text, "c.json:1:13: still in the file");
 }
 
+static const cJSON *at(const ls_json *doc, const char *key, const char *inner)
+{
+    const cJSON *node = cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), key);
+    return inner ? cJSON_GetObjectItemCaseSensitive(node, inner) : node;
+}
+
+static void a_key_is_set_alone_or_with_its_group(void **state)
+{
+    ls_json *doc = *state;
+    assert_false(ls_json_is_set(doc, ls_json_root(doc)));
+    assert_false(ls_json_is_set(doc, NULL));
+    assert_int_equal(ls_json_set(doc, "data.limit=3", NULL), LS_OK);
+    assert_true(ls_json_is_set(doc, at(doc, "data", "limit")));
+    assert_true(ls_json_is_set(doc, at(doc, "data", NULL)));
+    assert_false(ls_json_is_set(doc, at(doc, "data", "name")));
+    assert_false(ls_json_is_set(doc, at(doc, "layers", NULL)));
+    assert_int_equal(ls_json_set(doc, "data={\"name\": \"csv\"}", NULL), LS_OK);
+    assert_true(ls_json_is_set(doc, at(doc, "data", "name")));
+    assert_false(ls_json_is_set(doc, at(doc, "data", "limit"))); /* it was replaced */
+}
+
 /* A new node may get the address of one that was replaced long ago. */
 static void a_value_set_again_and_again_has_the_last_place(void **state)
 {
@@ -196,6 +217,7 @@ LS_TESTS(json_set, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(members_are_replaced_and_added, begin, end),
+        cmocka_unit_test_setup_teardown(a_key_is_set_alone_or_with_its_group, begin, end),
         cmocka_unit_test_setup_teardown(missing_objects_are_made_on_the_way, begin, end),
         cmocka_unit_test_setup_teardown(what_is_not_json_is_a_string, begin, end),
         cmocka_unit_test_setup_teardown(malformed_assignments_are_refused, begin, end),

@@ -67,7 +67,8 @@ def onnx_value(name, *dims):
 
 def onnx_file(nodes, tensors=(), shape=("n", 2, 4, 4), output="y", opset=17, **metadata):
     graph = message(*((1, n) for n in nodes), (2, "g"), *((5, t) for t in tensors),
-                    (11, onnx_value("x", *shape)), (12, onnx_value(output, "n", 3)))
+                    (11, onnx_value("x", *shape)),
+                    *((12, onnx_value(name, "n", 3)) for name in output.split()))
     return message((1, 8), (2, metadata.pop("producer", "seed")), (7, graph),
                    (8, message((2, opset))),
                    *((14, message((1, k), (2, v))) for k, v in metadata.items()))

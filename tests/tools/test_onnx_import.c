@@ -600,7 +600,7 @@ static void a_slice_has_the_numbers_of_its_list_alone(void **state)
 static void what_is_not_read_is_refused_with_its_node(void **state)
 {
     static const int64_t moved[4] = {-1, 4, 2, 4};
-    static const int perm[4] = {0, 2, 3, 1}, twos[2] = {2, 2};
+    static const int perm[4] = {0, 2, 3, 1}, turned[4] = {0, 1, 3, 2}, twos[2] = {2, 2};
     static const float ones[2] = {1, 1};
     (void)state;
     ls_onnx_file f;
@@ -609,9 +609,9 @@ static void what_is_not_read_is_refused_with_its_node(void **state)
     end_with_dense(&f, "e");
     check_refused(&f, "node 0 \"e\" (Einsum): the operator is not read");
     begin(&f);
-    node(&f, "Reluu", "x", NULL, "e");
+    node(&f, "Elu", "x", NULL, "e");
     end_with_dense(&f, "e");
-    check_refused(&f, "the nearest is Relu");
+    check_refused(&f, "node 0 \"e\" (Elu): the operator is not read; of activations Relu, ");
     begin(&f); /* an attribute that means something is not ignored */
     ls_onnx_node_begin(&f, "Relu", "r", "x");
     ls_onnx_node_int(&f, "limit", 3);
@@ -623,13 +623,21 @@ static void what_is_not_read_is_refused_with_its_node(void **state)
     ls_onnx_node_ints(&f, "perm", perm, 4);
     ls_onnx_node_end(&f, "t");
     end_with_dense(&f, "t");
-    check_refused(&f, "node 0 \"t\" (Transpose): it rearranges the values of rows");
+    check_refused(&f, "node 0 \"t\" (Transpose): it moves the channels of images [rows, 2, 4, 4] "
+                      "to the end; images with the channels first are read");
+    begin(&f);
+    ls_onnx_node_begin(&f, "Transpose", "t", "x");
+    ls_onnx_node_ints(&f, "perm", turned, 4);
+    ls_onnx_node_end(&f, "t");
+    end_with_dense(&f, "t");
+    check_refused(&f, "node 0 \"t\" (Transpose): it rearranges the values of rows [rows, 2, 4, 4]");
     begin(&f); /* an image of another shape, which a layer reads as an image */
     ls_onnx_put_int64s(&f, "moved", moved, 4);
     node(&f, "Reshape", "x", "moved", "t");
     node(&f, "GlobalAveragePool", "t", NULL, "g");
     ls_onnx_put_output(&f, "g", perm, 1);
-    check_refused(&f, "node 1 \"g\" (GlobalAveragePool): it reads 2×4×4 values");
+    check_refused(&f, "node 1 \"g\" (GlobalAveragePool): it reads 2×4×4 values of a row in the "
+                      "shape [rows, 4, 2, 4]; an image whose channels");
     begin(&f);
     ls_onnx_node_begin(&f, "MaxPool", "m", "x");
     ls_onnx_node_ints(&f, "kernel_shape", twos, 2);
