@@ -129,7 +129,20 @@ static int check_verifiable(const ls_config *config, ls_error *err)
                : LS_OK;
 }
 
-static int read_own(ls_claim *c, ls_error *err)
+/* Fails if the run has no receipt, and its file of weights has those of the best evaluation, with
+ * which no replay ends. The caller may name a file with the last ones. */
+static int check_final(const ls_claim *c, const ls_config *config, bool named, ls_error *err)
+{
+    if (c->receipt[0] || named || config->checkpoint.final != LS_FINAL_BEST)
+        return LS_OK;
+    return ls_fail(err, LS_EUNSUPPORTED,
+                   "%.300s: with checkpoint.final \"best\" weights.safetensors does not have the "
+                   "last weights, which a replay ends with; export the last checkpoint, and name "
+                   "that file: --weights (options.weights)",
+                   c->run);
+}
+
+static int read_own(ls_claim *c, bool named, ls_error *err)
 {
     char path[LS_PATH_BYTES];
     const ls_trainer_options none = {.host = c->host};
@@ -144,8 +157,7 @@ static int read_own(ls_claim *c, ls_error *err)
     ls_json_writer_init(&w, 0, c->host);
     write_own(&w, &config);
     const char *text = ls_json_writer_text(&w, &length, err);
-    if (!c->receipt[0]) /* what the file of weights has is not part of the recipe */
-        status = check_verifiable(&config, err);
+    status = check_final(c, &config, named, err);
     if (status == LS_OK)
         status = text ? ls_json_parse(&c->own, path, text, length, c->host, err) : LS_ENOMEM;
     ls_json_writer_fini(&w);
@@ -297,13 +309,14 @@ static int read_plain_run(ls_claim *c, const ls_verify_options *o, ls_error *err
     return LS_OK;
 }
 
-/* Reads the first record and the config of the run. With a receipt the run needs neither. */
-static int read_run(ls_claim *c, ls_error *err)
+/* Reads the first record and the config of the run. With a receipt the run needs neither. `named`:
+ * the caller names the file of weights. */
+static int read_run(ls_claim *c, bool named, ls_error *err)
 {
     ls_error why = {0};
     if (ls_run_first_record(&c->start, c->run, c->host, &why) == LS_ENOMEM)
         return ls_fail(err, LS_ENOMEM, "%s", why.text);
-    int status = read_own(c, &why);
+    int status = read_own(c, named, &why);
     if (status == LS_ENOMEM || (status && !c->receipt[0]))
         return ls_fail(err, status, "%s", why.text);
     if (status && status != LS_ENOENT)
@@ -317,7 +330,7 @@ int ls_claim_read(ls_claim *c, const ls_verify_options *o, ls_error *err)
     c->host = o->trainer->host;
     int status = find_files(c, o, err);
     if (status == LS_OK && c->run[0])
-        status = read_run(c, err);
+        status = read_run(c, o->weights, err);
     if (status == LS_OK)
         status = c->receipt[0] ? read_receipt(c, err) : read_plain_run(c, o, err);
     if (status == LS_OK)
