@@ -236,11 +236,16 @@ static int check_finished(const verification *v, ls_error *err)
     if (v->claim.doc || v->claim.end == all ||
         (c->patience > 0 && v->claim.end < all && v->claim.end % v->epoch_steps == 0))
         return LS_OK;
+    const bool best = v->claim.best && v->claim.end < all;
     return ls_fail(err, LS_EUNSUPPORTED,
-                   "%.300s: has the weights after step %llu, and a run with this config ends "
-                   "after step %llu; name a file with its last weights (--weights), resume the run "
-                   "to its end, or set epochs if a resume has changed them",
-                   v->claim.weights, (unsigned long long)v->claim.end, (unsigned long long)all);
+                   "%.300s: has the weights after step %llu, %sand a run with this config ends "
+                   "after step %llu; %s, or set epochs if a resume has changed them",
+                   v->claim.weights, (unsigned long long)v->claim.end,
+                   best ? "which were the best ones (checkpoint.final), " : "",
+                   (unsigned long long)all,
+                   best ? "export the last checkpoint, and name that file: --weights "
+                          "(options.weights)"
+                        : "resume the run to its end");
 }
 
 int ls_verify_check(verification *v, ls_error *err)

@@ -129,20 +129,7 @@ static int check_verifiable(const ls_config *config, ls_error *err)
                : LS_OK;
 }
 
-/* Fails if the run has no receipt, and its file of weights has those of the best evaluation, with
- * which no replay ends. The caller may name a file with the last ones. */
-static int check_final(const ls_claim *c, const ls_config *config, bool named, ls_error *err)
-{
-    if (c->receipt[0] || named || config->checkpoint.final != LS_FINAL_BEST)
-        return LS_OK;
-    return ls_fail(err, LS_EUNSUPPORTED,
-                   "%.300s: with checkpoint.final \"best\" weights.safetensors does not have the "
-                   "last weights, which a replay ends with; export the last checkpoint, and name "
-                   "that file: --weights (options.weights)",
-                   c->run);
-}
-
-static int read_own(ls_claim *c, bool named, ls_error *err)
+static int read_own(ls_claim *c, ls_error *err)
 {
     char path[LS_PATH_BYTES];
     const ls_trainer_options none = {.host = c->host};
@@ -157,9 +144,8 @@ static int read_own(ls_claim *c, bool named, ls_error *err)
     ls_json_writer_init(&w, 0, c->host);
     write_own(&w, &config);
     const char *text = ls_json_writer_text(&w, &length, err);
-    status = check_final(c, &config, named, err);
-    if (status == LS_OK)
-        status = text ? ls_json_parse(&c->own, path, text, length, c->host, err) : LS_ENOMEM;
+    status = text ? ls_json_parse(&c->own, path, text, length, c->host, err) : LS_ENOMEM;
+    c->best = config.checkpoint.final == LS_FINAL_BEST;
     ls_json_writer_fini(&w);
     ls_config_fini(&config);
     return status;
@@ -298,7 +284,9 @@ static int read_plain_run(ls_claim *c, const ls_verify_options *o, ls_error *err
         return ls_fail(err, LS_ENOENT, "%.300s: has neither a receipt nor weights", c->run);
     int status = ls_safetensors_load_steps(&c->end, c->weights, c->host, err);
     if (status == LS_OK && c->end == LS_STEPS_UNKNOWN)
-        status = ls_fail(err, LS_EDATA, "%.300s: does not say after how many steps it was written",
+        status = ls_fail(err, LS_EDATA,
+                         "%.300s: does not say after how many steps it was written; name "
+                         "weights.safetensors, or a file that `export` has written",
                          c->weights);
     if (status)
         return status;
@@ -309,14 +297,13 @@ static int read_plain_run(ls_claim *c, const ls_verify_options *o, ls_error *err
     return LS_OK;
 }
 
-/* Reads the first record and the config of the run. With a receipt the run needs neither. `named`:
- * the caller names the file of weights. */
-static int read_run(ls_claim *c, bool named, ls_error *err)
+/* Reads the first record and the config of the run. With a receipt the run needs neither. */
+static int read_run(ls_claim *c, ls_error *err)
 {
     ls_error why = {0};
     if (ls_run_first_record(&c->start, c->run, c->host, &why) == LS_ENOMEM)
         return ls_fail(err, LS_ENOMEM, "%s", why.text);
-    int status = read_own(c, named, &why);
+    int status = read_own(c, &why);
     if (status == LS_ENOMEM || (status && !c->receipt[0]))
         return ls_fail(err, status, "%s", why.text);
     if (status && status != LS_ENOENT)
@@ -330,7 +317,7 @@ int ls_claim_read(ls_claim *c, const ls_verify_options *o, ls_error *err)
     c->host = o->trainer->host;
     int status = find_files(c, o, err);
     if (status == LS_OK && c->run[0])
-        status = read_run(c, o->weights, err);
+        status = read_run(c, err);
     if (status == LS_OK)
         status = c->receipt[0] ? read_receipt(c, err) : read_plain_run(c, o, err);
     if (status == LS_OK)

@@ -82,17 +82,22 @@ static int find_threshold(bool *kept, verification *v, const char *found, const 
 /* Notes that the file is another one than that of the receipt. */
 static void note_other_than_receipt(verification *v, const char *weights_sha256)
 {
-    char mine[LS_SHA256_HEX];
+    char mine[LS_SHA256_HEX], steps[100] = "";
+    uint64_t end;
+    ls_error why;
     ls_weights_sha256(mine, v->trainer->model, v->values[0]);
-    if (weights_sha256 && strcmp(mine, weights_sha256) == 0)
-        ls_verify_differs(v, "weights.safetensors",
-                          "weights.safetensors is another file than that of the receipt "
-                          "(weights_file_sha256): it has the receipt's weights (weights_sha256), "
-                          "but describes the model in another way, or has other tensors too");
-    else
-        ls_verify_differs(v, "weights.safetensors",
-                          "weights.safetensors is another file than that of the receipt "
-                          "(weights_file_sha256), with other weights (weights_sha256)");
+    const bool same = weights_sha256 && strcmp(mine, weights_sha256) == 0;
+    if (ls_safetensors_load_steps(&end, v->claim.weights, v->host, &why) == LS_OK &&
+        end != v->claim.end && end != LS_STEPS_UNKNOWN)
+        snprintf(steps, sizeof steps, "; they are those after step %llu, not after step %llu",
+                 (unsigned long long)end, (unsigned long long)v->claim.end);
+    ls_verify_differs(v, "weights.safetensors",
+                      "weights.safetensors is another file than that of the receipt "
+                      "(weights_file_sha256)%s%s",
+                      same ? ": it has the receipt's weights (weights_sha256), but describes them "
+                             "in another way, or has other tensors too"
+                           : ", with other weights (weights_sha256)",
+                      steps);
 }
 
 /* Notes that the file is another one than that of the replay, whose tensors it should have. */
