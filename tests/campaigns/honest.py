@@ -284,8 +284,15 @@ class Campaign:
         self.refuse_other_evaluations(cpu, config)
         self.resume(other, config["run_dir"])
 
+    @staticmethod
+    def may_be_set(key, config):
+        """Returns whether the other value of a key of evaluations goes together with the config's other keys."""
+        if key == "metrics.names":  # the metric by which the best evaluation is found is measured
+            return config.get("monitor", "loss") == "loss"
+        return key != "patience" or config["eval_every"] > 0
+
     def refuse_other_evaluations(self, cpu, config):
-        key = self.draw.choice([k for k in OTHER_EVALUATIONS if k != "patience" or config["eval_every"] > 0])
+        key = self.draw.choice([k for k in OTHER_EVALUATIONS if self.may_be_set(k, config)])
         given = config
         for part in key.split("."):
             given = given.get(part, {}) if isinstance(given, dict) else {}
