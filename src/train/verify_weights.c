@@ -54,10 +54,11 @@ static bool read_threshold(double *out, const verification *v)
     if (ls_safetensors_card(&card, v->claim.weights, v->host, &why) == LS_OK && card &&
         ls_json_parse(&doc, "the card", card, strlen(card), v->host, NULL) == LS_OK)
         node = member(ls_json_root(doc), "threshold");
-    *out = cJSON_IsNumber(node) ? node->valuedouble : 0;
+    const bool found = cJSON_IsNumber(node);
+    *out = found ? node->valuedouble : 0;
     ls_json_destroy(doc);
     ls_free(v->host, card);
-    return node;
+    return found;
 }
 
 /* Sets *kept: the file, whose tensors are in v->values[0] and whose SHA-256 is `found`, is the file
