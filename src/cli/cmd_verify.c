@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/host.h"
 #include "cli/cli.h"
+#include "model/trained.h"
 #include "store/durable.h"
 #include "json/writer.h"
 
@@ -15,10 +16,10 @@
 static const char help[] =
     "usage: {} verify RUN|RECEIPT [options]\n"
     "\n"
-    "Checks that a run was trained as its receipt.json says. RUN is its directory. Reads the\n"
-    "data again, replays the training or parts of it on the devices of this machine, and compares\n"
-    "receipt, weights and records. A RECEIPT alone is replayed from the first step. The exit\n"
-    "status is 0 if nothing differs, and 1 if something does.\n"
+    "Checks that a run was trained as its receipt.json says. RUN is its directory, or latest.\n"
+    "Reads the data again, replays the training or parts of it on the devices of this machine,\n"
+    "and compares receipt, weights and records. A RECEIPT alone is replayed from the first step.\n"
+    "The exit status is 0 if nothing differs, and 1 if something does.\n"
     "\n"
     "  --all             replays the whole training; only this proves that nothing differs. A run\n"
     "                    without a receipt can be verified only in this way\n"
@@ -166,33 +167,47 @@ static int report(const arguments *a, const ls_verdict *v)
     return code ? code : v->holds ? cli_flush() : EXIT_REFUTED;
 }
 
-int cli_verify(int argc, char **argv, const ls_registry *registry)
+/* Verifies the run a->run. */
+static int run(const arguments *a, const ls_registry *registry)
 {
-    arguments a;
     cli_directories places;
     cli_view view;
     ls_verdict verdict = {.size = sizeof verdict};
+    ls_error err;
+    cli_view_init(&view, true);
+    display d = {.quiet = a->quiet, .tty = view.tty, .shown = ls_now_ns()};
+    const ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &view};
+    const ls_trainer_options o = cli_options(&places, NULL, &a->set, registry, true, &host);
+    const ls_verify_options options = {.size = sizeof options,
+                                       .run = a->run,
+                                       .weights = a->weights,
+                                       .trainer = &o,
+                                       .all = a->all,
+                                       .segments = a->segments,
+                                       .seed = (uint64_t)a->seed,
+                                       .progress = show,
+                                       .user = &d};
+    int status = ls_verify(&verdict, &options, &err);
+    if (d.drawn)
+        fputs("\r\033[K", stderr);
+    return status ? cli_fail(status, err.text) : report(a, &verdict);
+}
+
+int cli_verify(int argc, char **argv, const ls_registry *registry)
+{
+    arguments a;
+    char *found;
     ls_error err;
     int code = parse(&a, argc, argv);
     if (code == 0)
         code = draw(&a);
     if (code)
         return code;
-    cli_view_init(&view, true);
-    display d = {.quiet = a.quiet, .tty = view.tty, .shown = ls_now_ns()};
-    const ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &view};
-    const ls_trainer_options o = cli_options(&places, NULL, &a.set, registry, true, &host);
-    const ls_verify_options options = {.size = sizeof options,
-                                       .run = a.run,
-                                       .weights = a.weights,
-                                       .trainer = &o,
-                                       .all = a.all,
-                                       .segments = a.segments,
-                                       .seed = (uint64_t)a.seed,
-                                       .progress = show,
-                                       .user = &d};
-    int status = ls_verify(&verdict, &options, &err);
-    if (d.drawn)
-        fputs("\r\033[K", stderr);
-    return status ? cli_fail(status, err.text) : report(&a, &verdict);
+    int status = ls_run_find(&found, a.run, LS_RUN_RECORDS, NULL, &err);
+    if (status)
+        return cli_fail(status, err.text);
+    a.run = found;
+    code = run(&a, registry);
+    ls_free(NULL, found);
+    return code;
 }

@@ -186,6 +186,10 @@ static void write_sides(ls_json_writer *w, const ls_config *c, const ls_config_k
         ls_prep_write_sides(w, row->key, side[0], side[1]);
 }
 
+/* Default of data.image_size. It is not refused beside another rule for the size, because every
+ * config and receipt that Lockstep writes has it. */
+enum { IMAGE_SIZE = 32 };
+
 /* Reads data.interpolation, and checks that the keys about pictures, of which it is the last, go
  * together. */
 static void read_interpolation(ls_config *c, ls_fields *f, const ls_config_key *row,
@@ -206,7 +210,7 @@ static void read_interpolation(ls_config *c, ls_fields *f, const ls_config_key *
         ls_fields_fail(f, crop, "crop: cuts out the centre of resized pictures; set data.resize");
     else if (node && !k->resize.height)
         ls_fields_fail(f, node, "interpolation: is how pictures are resized; set data.resize");
-    else if (k->resize.height && is_chosen(c, f, "image_size"))
+    else if (k->resize.height && k->image_size != IMAGE_SIZE && is_chosen(c, f, "image_size"))
         ls_fields_fail(f, cJSON_GetObjectItemCaseSensitive(f->object, "image_size"),
                        "image_size: another rule than %s for the size of pictures; remove one of "
                        "the two",
@@ -747,7 +751,7 @@ const ls_config_key ls_config_keys[] = {
              "an error ([unknown values](data.md#unknown-values))"},
     {"data", "packed", LS_KEY_TEXT, LS_NOT_RECIPE, AT(data_keys.packed),
      .help = "`folder`: file that contains the packed images; the program sets it"},
-    {"data", "image_size", LS_KEY_INT, LS_RECIPE, AT(data_keys.image_size), 32, 1, 4096,
+    {"data", "image_size", LS_KEY_INT, LS_RECIPE, AT(data_keys.image_size), IMAGE_SIZE, 1, 4096,
      .former = "size",
      .help = "`folder`: height and width in pixels to which images are resized and cropped"},
     {"data", "channels", LS_KEY_INT, LS_RECIPE, AT(data_keys.channels), 3, 1, 3,

@@ -7,7 +7,8 @@
  *     verify_replay.c   replays segments, and compares states
  *     verify_records.c  compares the records of a replay with those of the run
  *     verify_members.c  knows the members of a receipt
- *     verify_results.c  compares the receipt and the weights at the end
+ *     verify_weights.c  compares the file of weights
+ *     verify_results.c  compares the receipt at the end
  *     verify_found.c    notes the first difference, with its place */
 #ifndef TRAIN_VERIFICATION_H
 #define TRAIN_VERIFICATION_H
@@ -30,6 +31,8 @@ typedef struct verification {
     uint32_t last;     /* the replay in progress ends with this segment */
     bool replays[LS_CHAIN_MOST + 1];
     bool beyond; /* the replay went on beyond the end of the run */
+    /* what was added to the description in the file of weights after the training; 0: nothing */
+    double threshold;
     /* numbers of steps, for the progress: that are replayed; that were replayed before the present
      * part; that the run had done at the beginning of this part */
     uint64_t planned, before, part;
@@ -84,6 +87,9 @@ int ls_verify_open(verification *v, ls_error *err);
 /* Opens the replay, and checks what the claim says of recipe, data, weights and positions. Errors:
  * as ls_verify. */
 int ls_verify_check(verification *v, ls_error *err);
+/* Compares the file of weights, if there is one, with the receipt, or with the end of the replay if
+ * there is no receipt. Errors: LS_ENOMEM. */
+int ls_verify_weights(verification *v, ls_error *err);
 /* Replays segments `first` to `last`, and compares the states with which they end. */
 int ls_verify_replay(verification *v, uint32_t first, uint32_t last, ls_error *err);
 /* Compares what a replay that has reached the end of the run shows. */

@@ -63,24 +63,29 @@ static int replay_chosen(verification *v, ls_error *err)
 }
 
 /* Ends the sentence about a run in which nothing differs: what was not compared. */
-static const char *left_out(char out[160], const verification *v)
+static const char *left_out(char out[300], const verification *v)
 {
     const ls_records_check *r = &v->records;
-    if (!v->claim.run[0])
-        return v->claim.weights[0] ? "" : "; there were no weights to compare";
+    char threshold[80] = "";
+    const char *missing = "";
     if (!v->claim.weights[0])
-        return "; the run has no weights to compare";
-    if (!r->path)
-        return "; the run has no records to compare";
-    snprintf(out, 160, "%s%s%s", r->partial ? "; the first records of the run are missing" : "",
-             r->lacking[0] ? "; its records do not have " : "", r->lacking);
+        missing = v->claim.run[0] ? "; the run has no weights to compare"
+                                  : "; there were no weights to compare";
+    else if (v->claim.run[0] && !r->path)
+        missing = "; the run has no records to compare";
+    if (v->threshold != 0)
+        snprintf(threshold, sizeof threshold,
+                 "; the threshold %g in their file was added after the training", v->threshold);
+    snprintf(out, 300, "%s%s%s%s%s%s", v->claim.doc ? "" : "; there was no receipt", missing,
+             r->partial ? "; the first records of the run are missing" : "",
+             r->lacking[0] ? "; its records do not have " : "", r->lacking, threshold);
     return out;
 }
 
 static void conclude(verification *v)
 {
     ls_verdict *out = &v->verdict;
-    char place[120] = "", step[80] = "", rest[160], text[sizeof out->text];
+    char place[120] = "", step[80] = "", rest[300], text[sizeof out->text];
     if (out->holds && out->whole) {
         snprintf(out->text, sizeof out->text,
                  "verified: the whole training was replayed and ends with the same weights%s",

@@ -42,6 +42,7 @@ typedef struct ls_claim {
     ls_chain chain;              /* the entries, without that of the end */
     uint64_t end;                /* number of steps of the run */
     uint8_t end_state[LS_SHA256_BYTES];
+    bool best; /* config.json says that the file of weights has those of the best evaluation */
     char wrong[LS_JSON_PLACE]; /* place of a link that does not follow from the entries; "": none */
     char malformed[400]; /* why config.json cannot be read; "": it can be read, or is absent */
 } ls_claim;

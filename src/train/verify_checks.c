@@ -11,7 +11,6 @@
 #include <lockstep/version.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static int check_library(const verification *v, ls_error *err)
@@ -88,6 +87,35 @@ static bool begins_run(const cJSON *record)
     return type && strcmp(type, ls_record_names[LS_RECORD_RESUME]) == 0;
 }
 
+/* Returns the object of a receipt that has the row's key, or should have it. */
+static const cJSON *object_of(const cJSON *part, const ls_config_key *row)
+{
+    return *row->group ? member(part, row->group) : part;
+}
+
+/* Checks the keys that are members of both "recipe" and "evaluations", such as the number of epochs
+ * with a schedule that depends on it. A version that knows such a key writes it twice. */
+static void check_members_of_both(verification *v)
+{
+    const cJSON *receipt = ls_verify_receipt(v);
+    char place[LS_JSON_PLACE];
+    for (const ls_config_key *row = ls_config_keys; receipt && row->key; row++) {
+        if (!row->judges || !ls_config_key_is_of_recipe(&v->trainer->config, row))
+            continue;
+        const cJSON *here = member(object_of(member(receipt, "recipe"), row), row->key),
+                    *there = member(object_of(member(receipt, "evaluations"), row), row->key);
+        snprintf(place, sizeof place, "%s.%s%s%s", here ? "evaluations" : "recipe", row->group,
+                 *row->group ? "." : "", row->key);
+        if (!here != !there)
+            ls_verify_receipt_differs(v, place,
+                                      here ? "is missing, and \"recipe\" has it"
+                                           : "is missing, and \"evaluations\" has it; the "
+                                             "learning rates of this recipe depend on it");
+        else if (here && !cJSON_Compare(here, there, true))
+            ls_verify_receipt_differs(v, place, "is another one than that of \"recipe\"");
+    }
+}
+
 /* Compares the recipe of the replay, which is that of the claim unless the caller's assignments
  * change it, with those of the run's config and first record. */
 static int check_recipes(verification *v, ls_error *err)
@@ -96,6 +124,9 @@ static int check_recipes(verification *v, ls_error *err)
     const ls_json *claim = c->doc ? c->doc : c->own;
     const cJSON *start = c->start ? ls_json_root(c->start) : NULL;
     ls_error why;
+    check_members_of_both(v);
+    if (!v->verdict.holds)
+        return LS_OK;
     if (ls_recipes_differ(&why, v->trainer, claim, member(ls_json_root(claim), "recipe")))
         return ls_fail(err, LS_EINVAL, "verify: an assignment changes the run's recipe: %.500s",
                        why.text);
@@ -149,37 +180,6 @@ static void check_first_weights(verification *v)
         ls_verify_receipt_differs(v, "first_weights",
                                   "is not the hash of the weights with which the recipe "
                                   "begins");
-}
-
-#define HEADER_MOST (100u << 20) /* greatest size of a safetensors file's header in bytes */
-
-/* Returns whether a file is larger than any file of the model's weights. It is not hashed then: a
- * file with holes can be of any size. */
-static bool is_too_large(const verification *v, const char *path)
-{
-    struct stat s;
-    const uint64_t most = (uint64_t)v->trainer->model->floats * sizeof(float) + HEADER_MOST;
-    return stat(path, &s) == 0 && S_ISREG(s.st_mode) && (uint64_t)s.st_size > most;
-}
-
-/* Compares the file of weights with the receipt. */
-static void check_weights(verification *v)
-{
-    const char *claimed = cJSON_GetStringValue(member(ls_verify_receipt(v), "weights_file_sha256"));
-    char hex[LS_SHA256_HEX];
-    ls_error why;
-    if (!v->claim.weights[0])
-        return;
-    if (is_too_large(v, v->claim.weights))
-        ls_verify_differs(
-            v, "weights.safetensors",
-            "weights.safetensors is larger than a file of the model's weights can be");
-    else if (ls_sha256_of_file(hex, v->claim.weights, "a file of weights", &why) != LS_OK)
-        ls_verify_differs(v, "weights.safetensors", "the weights cannot be read: %.400s", why.text);
-    else if (!claimed || strcmp(hex, claimed) != 0)
-        ls_verify_differs(v, "weights.safetensors",
-                          "weights.safetensors is another file than that of the receipt "
-                          "(weights_file_sha256)");
 }
 
 /* Notes that the checkpoint at the end of segment number `i` is not that of the receipt. */
@@ -236,10 +236,16 @@ static int check_finished(const verification *v, ls_error *err)
     if (v->claim.doc || v->claim.end == all ||
         (c->patience > 0 && v->claim.end < all && v->claim.end % v->epoch_steps == 0))
         return LS_OK;
+    const bool best = v->claim.best && v->claim.end < all;
     return ls_fail(err, LS_EUNSUPPORTED,
-                   "%.300s: the weights are those after step %llu, and the config has %llu steps; "
-                   "resume the run to its end, or set epochs if a resume has changed them",
-                   v->claim.run, (unsigned long long)v->claim.end, (unsigned long long)all);
+                   "%.300s: has the weights after step %llu, %sand a run with this config ends "
+                   "after step %llu; %s, or set epochs if a resume has changed them",
+                   v->claim.weights, (unsigned long long)v->claim.end,
+                   best ? "which were the best ones (checkpoint.final), " : "",
+                   (unsigned long long)all,
+                   best ? "export the last checkpoint, and name that file: --weights "
+                          "(options.weights)"
+                        : "resume the run to its end");
 }
 
 int ls_verify_check(verification *v, ls_error *err)
@@ -265,7 +271,7 @@ int ls_verify_check(verification *v, ls_error *err)
     if (v->verdict.holds)
         status = check_data(v, err);
     if (status == LS_OK && v->verdict.holds)
-        check_weights(v);
+        status = ls_verify_weights(v, err);
     if (status == LS_OK && v->verdict.holds)
         check_checkpoints(v);
     return status;

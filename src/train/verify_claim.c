@@ -144,10 +144,8 @@ static int read_own(ls_claim *c, ls_error *err)
     ls_json_writer_init(&w, 0, c->host);
     write_own(&w, &config);
     const char *text = ls_json_writer_text(&w, &length, err);
-    if (!c->receipt[0]) /* what the file of weights has is not part of the recipe */
-        status = check_verifiable(&config, err);
-    if (status == LS_OK)
-        status = text ? ls_json_parse(&c->own, path, text, length, c->host, err) : LS_ENOMEM;
+    status = text ? ls_json_parse(&c->own, path, text, length, c->host, err) : LS_ENOMEM;
+    c->best = config.checkpoint.final == LS_FINAL_BEST;
     ls_json_writer_fini(&w);
     ls_config_fini(&config);
     return status;
@@ -286,7 +284,9 @@ static int read_plain_run(ls_claim *c, const ls_verify_options *o, ls_error *err
         return ls_fail(err, LS_ENOENT, "%.300s: has neither a receipt nor weights", c->run);
     int status = ls_safetensors_load_steps(&c->end, c->weights, c->host, err);
     if (status == LS_OK && c->end == LS_STEPS_UNKNOWN)
-        status = ls_fail(err, LS_EDATA, "%.300s: does not say after how many steps it was written",
+        status = ls_fail(err, LS_EDATA,
+                         "%.300s: does not say after how many steps it was written; name "
+                         "weights.safetensors, or a file that `export` has written",
                          c->weights);
     if (status)
         return status;

@@ -183,11 +183,13 @@ static void compare_key(ls_records_check *c, const cJSON *mine, const char *obje
             name_of(name, c->type, mine), place, there, here);
 }
 
-/* Returns whether a key is the same in each replay of these steps. */
+/* Returns whether a key is the same in each replay of these steps. "weights_epoch" says which
+ * weights the run has written to its file (checkpoint.final), not how it was trained. */
 static bool is_fixed(const ls_records_check *c, const ls_record_key *row)
 {
     static const char *const of_whole[] = {"best", "stopped_early", "skipped_steps", NULL};
-    if (row->varies || strcmp(row->key, "lockstep") == 0 || strcmp(row->key, "data") == 0)
+    if (row->varies || strcmp(row->key, "lockstep") == 0 || strcmp(row->key, "data") == 0 ||
+        strcmp(row->key, "weights_epoch") == 0)
         return false;
     for (int i = 0; of_whole[i]; i++)
         if (!c->whole && strcmp(row->key, of_whole[i]) == 0)

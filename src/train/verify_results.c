@@ -1,42 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Compares the end of a replay with the receipt, the weights and the records (verification.h). */
+/* Compares the end of a replay with the receipt and the records (verification.h). */
 #include "train/verification.h"
 
 #include "base/error.h"
-#include "engine/view.h"
-#include "nn/safetensors.h"
 #include "train/run_records.h"
 
 #include <string.h>
-
-/* Compares the file of weights with those of a replay, for a run without a receipt. */
-static int compare_weights_file(verification *v, ls_error *err)
-{
-    const ls_trainer *t = v->trainer;
-    char mine[LS_SHA256_HEX], theirs[LS_SHA256_HEX], tensors[400] = "";
-    ls_error why;
-    int status = ls_safetensors_sha256(mine, t->model, ls_engine_weights(t->engine)->canonical,
-                                       t->position.steps, v->host, err);
-    if (status)
-        return status;
-    if (ls_sha256_of_file(theirs, v->claim.weights, "a file of weights", &why) != LS_OK ||
-        ls_safetensors_load(v->values[0], v->claim.weights, t->model, "", v->host, &why) != LS_OK) {
-        ls_verify_differs(v, "weights.safetensors", "the weights cannot be read: %.400s", why.text);
-        return LS_OK;
-    }
-    if (strcmp(mine, theirs) == 0)
-        return LS_OK;
-    ls_verify_name_tensors(tensors, sizeof tensors, v, v->values, 0);
-    if (tensors[0])
-        ls_verify_differs(v, "weights.safetensors", "the replay ends with other weights: %s",
-                          tensors);
-    else
-        ls_verify_differs(
-            v, "weights.safetensors",
-            "weights.safetensors has the weights of the replay, but describes the model in "
-            "another way, or has other tensors too");
-    return LS_OK;
-}
 
 /* Replaces members of the replay's receipt that prove nothing by those of the prover: the version
  * of the program, and the names of files, whose contents are hashed. */
@@ -113,7 +82,7 @@ int ls_verify_results(verification *v, ls_error *err)
     if (status == LS_OK)
         ls_check_records_end(&v->records);
     if (status == LS_OK)
-        status = v->claim.doc ? compare_receipts(v, err) : compare_weights_file(v, err);
+        status = v->claim.doc ? compare_receipts(v, err) : ls_verify_weights(v, err);
     return status;
 }
 

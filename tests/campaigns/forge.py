@@ -15,8 +15,8 @@ alone:
     found by sampling         as often as the page's formula says, over many draws
 
 --short leaves out forgeries that differ from another one only by their key, and draws less. Prints one JSON
-object, and writes DIR/outcomes.jsonl, what verify said of each; exit status 1 if a forgery was not noticed, was placed wrongly, or verify crashed, hung or needed too much
-memory.
+object, and writes DIR/outcomes.jsonl, what verify said of each; exit status 1 if a forgery was not noticed, was
+placed wrongly, or verify crashed, hung or needed too much memory.
 """
 import argparse
 import json
@@ -88,8 +88,8 @@ class World:
             resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
         try:
             return subprocess.run([self.trainer, "verify", *map(str, arguments), "--devices", "cpu:1", "--quiet"],
-                                  capture_output=True, text=True, errors="replace", timeout=SECONDS, preexec_fn=limit, env=self.environment("verifier"),
-                                  stdin=subprocess.DEVNULL, check=False)
+                                  capture_output=True, text=True, errors="replace", timeout=SECONDS, preexec_fn=limit,
+                                  env=self.environment("verifier"), stdin=subprocess.DEVNULL, check=False)
         except subprocess.TimeoutExpired:
             return None
 

@@ -14,7 +14,9 @@ import subprocess
 import zlib
 
 PRIME = 4294967291  # of the sums of lines in a checkpoint (src/hash/hash.h)
-BEGINS = ("x", "y", "test_x", "test_y")  # keys of `data` that the state hash leaves out; also `init`
+GROUPS = ("data", "augment")  # objects of a recipe whose members are keys of their own
+BEGINS = ("init", "data.x", "data.y", "data.test_x", "data.test_y")  # keys that the state hash leaves out
+DEFAULTS = {"data.drop": [], "schedule": {"warmup_epochs": 0}}  # of keys to which a forger goes back
 
 
 def compact(value):
@@ -98,17 +100,39 @@ def positions(steps, batch):
         found.append(at)
 
 
-def state_hash(recipe, steps, tensors):
-    """The state hash of docs/verify.md."""
-    recipe = copy.deepcopy(recipe)
-    recipe.pop("init", None)
-    for key in BEGINS:
-        recipe["data"].pop(key, None)
-    hashed = hashlib.sha256(b"lockstep state 1\n")
-    hashed.update(compact({"steps": steps, "recipe": recipe}).encode() + b"\n")
+def state_hash(keys, steps, tensors):
+    """The state hash of docs/verify.md. `keys`: "hashed" of the receipt."""
+    hashed = hashlib.sha256(b"lockstep state 2\n")
+    hashed.update(compact({"steps": steps, "recipe": keys}).encode() + b"\n")
     for name, _, data in tensors.list:
         hashed.update(f"{name} {len(data) // 4}\n".encode() + data)
     return hashed.hexdigest()
+
+
+def flat(recipe):
+    """Yields the keys of a recipe, with dotted names, and their values."""
+    for name, value in recipe.items():
+        if name in GROUPS:
+            yield from ((f"{name}.{inner}", v) for inner, v in value.items())
+        else:
+            yield name, value
+
+
+def hashed_keys(honest, recipe):
+    """"hashed" of a receipt with another recipe than that of an honest receipt: the keys without defaults."""
+    before, hashed = dict(flat(honest["recipe"])), dict(honest["hashed"])
+    for key, value in flat(recipe):
+        former = before.get(key)
+        if value == former or key in BEGINS:
+            continue
+        if key == "optimizer":
+            value = {k: v for k, v in value.items() if k in hashed[key] or v != former.get(k)}
+        elif isinstance(DEFAULTS.get(key), dict):
+            value = {k: v for k, v in value.items() if DEFAULTS[key].get(k) != v}
+        hashed.pop(key, None)
+        if key not in DEFAULTS or value != DEFAULTS[key]:
+            hashed[key] = value
+    return dict(sorted(hashed.items(), key=lambda pair: pair[0].encode()))
 
 
 def follow(link, steps, state):
@@ -200,16 +224,16 @@ class Run:
             if at > steps:
                 self.checkpoint_path(at).unlink()
 
-    def relabel(self, checkpoint, recipe):
-        """Gives a checkpoint a recipe, and hashes of the states up to it that fit its tensors."""
+    def relabel(self, checkpoint, honest):
+        """Gives a checkpoint the recipe of a receipt, and hashes of the states up to it that fit its tensors."""
         state = checkpoint.state
         steps = state["position"]["steps"]
-        batch = recipe["batch_size"]
-        state["recipe"] = recipe
+        batch = honest["recipe"]["batch_size"]
+        state["recipe"] = honest["recipe"]
         due = positions(steps, batch)
         chain = state["chain"][:1 + len(due)]
         if due and due[-1] == steps:
-            chain = chain[:len(due)] + [state_hash(recipe, steps, checkpoint)]
+            chain = chain[:len(due)] + [state_hash(honest["hashed"], steps, checkpoint)]
         state["chain"] = chain
         checkpoint.state = state
 
@@ -218,16 +242,20 @@ class Run:
         for name in ("receipt.json", "weights.safetensors"):
             if self.path(name).exists():
                 self.path(name).unlink()
-        done = subprocess.run([self.trainer, "--resume", self.dir, "--devices", "cpu:1", "--quiet", *more],
-                              capture_output=True, text=True, timeout=300, check=False)
+        self.call("--resume", self.dir, "--devices", "cpu:1", "--quiet", *more)
+
+    def call(self, *arguments):
+        """Runs the program for the forger."""
+        done = subprocess.run([self.trainer, *map(str, arguments)], capture_output=True, text=True, timeout=300,
+                              check=False)
         if done.returncode != 0:
-            raise RuntimeError(f"the forger's own run failed: {done.stderr}")
+            raise RuntimeError(f"the forger's call failed: {done.stderr}")
 
     def go_on_from(self, steps, edit):
         """Changes a checkpoint, makes hashes and checksums agree with it, and trains on honestly."""
-        checkpoint, recipe = self.checkpoint(steps), self.receipt()["recipe"]
+        checkpoint, honest = self.checkpoint(steps), self.receipt()
         edit(checkpoint)
-        self.relabel(checkpoint, recipe)
+        self.relabel(checkpoint, honest)
         checkpoint.save()
         self.forget_after(steps)
         self.resume()
@@ -235,10 +263,9 @@ class Run:
     def train_otherwise(self, start, end, edit):
         """Trains from one position to another with another config, and hides that: recipe, hashes and config
         are put back before the run goes on."""
-        honest = self.path("config.json").read_bytes()
-        recipe = self.receipt()["recipe"]
+        config, honest = self.path("config.json").read_bytes(), self.receipt()
         if start > 0:
-            other = copy.deepcopy(recipe)
+            other = copy.deepcopy(honest["recipe"])
             edit(other)
             checkpoint = self.checkpoint(start)
             state = checkpoint.state
@@ -251,24 +278,25 @@ class Run:
         self.resume()
         if start > 0:
             self.checkpoint_path(start).write_bytes(first)
-        self.path("config.json").write_bytes(honest)
+        self.path("config.json").write_bytes(config)
         self.forget_after(end)
         forged = self.checkpoint(end)
-        self.relabel(forged, recipe)
+        self.relabel(forged, honest)
         forged.save()
         self.resume()
-        self.rehash(recipe)
+        self.rehash(honest)
 
-    def rehash(self, recipe=None):
-        """Composes receipt and hashes anew from the tensors that are in the directory."""
+    def rehash(self, honest=None):
+        """Composes receipt and hashes anew from the tensors that are in the directory. `honest`: a receipt whose
+        recipe the new one has; None: the present recipe."""
         receipt = self.receipt()
-        receipt["recipe"] = recipe or receipt["recipe"]
+        receipt.update({key: (honest or receipt)[key] for key in ("recipe", "hashed")})
         known = {entry["steps"]: entry for entry in receipt["chain"] + [receipt["end"]]}
         states = []
         for at in self.kept():
             checkpoint = self.checkpoint(at)
             state = checkpoint.state
-            hashed = state_hash(receipt["recipe"], at, checkpoint)
+            hashed = state_hash(receipt["hashed"], at, checkpoint)
             if at in known:
                 known[at]["state"] = hashed
             if at in positions(at, receipt["recipe"]["batch_size"]):

@@ -7,6 +7,7 @@ import re
 import shutil
 import struct
 
+import forged_data
 import forgery as F
 from forged_run import compact, link_chain, link_to
 from forgery import NOTICED, found, member, nothing, refused, segment
@@ -59,6 +60,7 @@ MEMBERS = [("format",), ("program",), ("library",), ("epochs",), ("data", "train
            ("evaluation", "metrics", "auc"), ("evaluation", "metrics", "average_precision"), ("evaluation", "metrics", "f1"),
            ("weights_sha256",), ("weights_file_sha256",), ("evaluations", "data", "unknown"), ("evaluations", "epochs"),
            ("evaluations", "eval_every"), ("evaluations", "monitor"), ("evaluations", "patience")]
+MEMBERS += [("hashed", "seed"), ("hashed", "shards"), ("hashed", "data.target"), ("hashed", "optimizer", "lr")]
 MEMBERS += [("chain", i, key) for i in range(3) for key in ("steps", "state", "link")]
 MEMBERS += [("recipe", key) for key in ("batch_size", "seed", "freeze_epochs", "ema", "lr_scaling", "loss", "huber_delta",
                                         "label_smoothing", "gradient_scale", "precision", "allreduce", "on_nonfinite",
@@ -100,6 +102,32 @@ def value_at(document, path):
     for key in path:
         document = document[key]
     return document
+
+
+def cosine(world, run, edit):
+    """An honest run whose learning rates depend on its length, and a change of its receipt."""
+    config, _ = forged_data.recipe("csv", world)
+    config.update(schedule={"name": "cosine"}, epochs=60, eval_every=20)
+    forged = world.train(config, run.dir.parent / "cosine")
+    forged.edit_receipt(edit)
+    return [forged.dir, "--all"]
+
+
+for name, edit in (("no recipe.epochs", lambda r: r["recipe"].pop("epochs")),
+                   ("another recipe.epochs", lambda r: r["recipe"].update(epochs=61)),
+                   ("no evaluations.epochs", lambda r: r["evaluations"].pop("epochs")),
+                   ("another evaluations.epochs", lambda r: r["evaluations"].update(epochs=61))):
+    ALL.add(f"receipt of a cosine: {name}", lambda world, run, edit=edit: cosine(world, run, edit),
+            f"writes a receipt with {name}", found(r"receipt\.json: (recipe|evaluations)\.epochs"),
+            long="no" not in name.split())
+
+
+for missing in ("seed", "shards", "optimizer"):
+    def _(_world, run, missing=missing):
+        run.edit_receipt(lambda r: r["hashed"].pop(missing))
+        run.rehash()
+    ALL.add(f"hashed: no {missing}, chain rebuilt", _, f"leaves {missing} out of the hashed keys, and rebuilds all hashes",
+            found("hashed", "end", "chain", "step-0", "segment 1"), long=missing != "seed")
 
 
 for index in range(3):
@@ -236,9 +264,10 @@ for file in FILES:
                 long=name not in ("a pipe", "a link to /dev/zero"))
 
 for file, said in (("metrics.jsonl", "no records to compare"), ("weights.safetensors", "no weights to compare"),
-                   ("checkpoints/step-000000200.safetensors", "verified")):
+                   ("checkpoints/step-000000200.safetensors", "verified"),
+                   ("receipt.json", "there was no receipt")):
     ALL.add(f"no file: {file} is missing", lambda world, run, file=file: run.path(file).unlink(), f"removes {file}",
-            ("nothing", F.ABSENT, said))
+            ("nothing", F.ABSENT if said.startswith("no ") else F.NO_RECEIPT, said))
 
 
 @ALL.of("link: the weights are a link to the same bytes", "puts a link in the place of the weights",

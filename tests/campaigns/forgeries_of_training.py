@@ -5,7 +5,7 @@ import shutil
 import struct
 
 import forgery as F
-from forged_run import Tensors, mark_of, positions
+from forged_run import Tensors, hashed_keys, mark_of, positions
 from forgery import found, member, nothing, rate, segment
 
 ALL = F.Forgeries()
@@ -127,6 +127,39 @@ for name, edit in (("the classes' names swapped", swap_classes),
                 lambda world, run, edit=edit, renewed=renewed: edit_file_of_weights(run, edit, renewed),
                 f"weights.safetensors: {name}" + ("; renews its hash in the receipt" if renewed else ""),
                 found("weights"), long=renewed and name.startswith("another"))
+
+
+def keep_threshold(run, more=lambda weights: None):
+    """Adds a threshold to the description of the weights, as `eval --keep` does, and changes the file further."""
+    run.call("eval", run.dir, "--threshold", "0.3", "--keep")
+    weights = Tensors(run.path("weights.safetensors"))
+    more(weights)
+    weights.save()
+
+
+def twice(weights):
+    weights.meta["lockstep_model"] = weights.meta["lockstep_model"].replace("{", '{"threshold":0.2,', 1)
+
+
+ALL.add("threshold: kept by eval", lambda world, run: keep_threshold(run), "chooses a threshold after the training",
+        ("nothing", F.THRESHOLD, "threshold 0.3"))
+ALL.add("threshold: kept by eval, drawn", lambda world, run: (keep_threshold(run), [run.dir, "--segments", "1"])[1],
+        "chooses a threshold after the training", ("nothing", F.THRESHOLD, "not refuted.*threshold 0.3"),
+        verifier="has the run's directory and own data; --segments 1")
+ALL.add("threshold: kept by eval, no receipt",
+        lambda world, run: (keep_threshold(run), run.path("receipt.json").unlink())[1],
+        "chooses a threshold after the training, and gives no receipt",
+        ("nothing", F.THRESHOLD, "no receipt; the threshold 0.3"))
+for name, edit in (("one ulp of a weight", lambda w: w.next_float("fc1.weight")), ("the classes' names", swap_classes),
+                   ("the number of steps", lambda w: w.meta.update(lockstep_steps="351")), ("another threshold", twice),
+                   ("an additional tensor", lambda w: w.list.append(["fc9.weight", [1], struct.pack("<f", 1)])),
+                   ("a note", lambda w: w.meta.update(note="trained on nothing else"))):
+    for without in (False, True):
+        ALL.add(f"threshold: and {name}" + (", no receipt" if without else ""),
+                lambda world, run, edit=edit, without=without: (
+                    keep_threshold(run, edit), run.path("receipt.json").unlink() if without else None)[1],
+                f"keeps a threshold, and changes {name} beside it" + ("; gives no receipt" if without else ""),
+                ("noticed", "") if name == "the number of steps" else found("weights"), long=without)
 
 
 @ALL.of("weights: receipt of another run", "puts another run's receipt beside the weights", found("weights", "config"))
@@ -338,7 +371,7 @@ for name, edit in SEGMENTS:
     for start, end in ((0, 100), (100, 200), (200, 300), (300, 350)):
         def _(world, run, start=start, end=end, edit=edit):
             if start == 0:  # a checkpoint before the first step does not exist
-                honest, recipe = run.path("config.json").read_bytes(), run.receipt()
+                honest, receipt = run.path("config.json").read_bytes(), run.receipt()
                 config = world_config(world, "csv")
                 edit(config)
                 other = world.train(config, run.dir.parent / "otherwise")
@@ -347,11 +380,11 @@ for name, edit in SEGMENTS:
                 other.forget_after(end)
                 checkpoint = other.checkpoint(end)
                 state = checkpoint.state
-                state["chain"][0] = recipe["first_weights"]
+                state["chain"][0] = receipt["first_weights"]
                 lines = other.lines()[:state["metrics"]["lines"]]
                 state["metrics"] = mark_of(lines)
                 checkpoint.state = state
-                other.relabel(checkpoint, recipe["recipe"])
+                other.relabel(checkpoint, receipt)
                 checkpoint.save()
                 other.resume()
                 return [other.dir, "--all"]
@@ -371,9 +404,10 @@ def lie(run, edit):
     """Says another recipe in all places, and rebuilds the chain."""
     run.edit_config(edit)
     run.edit_record(0, lambda record: edit(record["config"]))
-    receipt = run.receipt()
+    receipt, honest = run.receipt(), run.receipt()
     edit(receipt["recipe"])
     edit(receipt["evaluations"])
+    receipt["hashed"] = hashed_keys(honest, receipt["recipe"])
     run.put_receipt(receipt)
     run.rehash()
 
@@ -444,7 +478,7 @@ for drawn, expect in (([], found("epochs", "end", "chain", "after step")), (["--
 def other_order(run):
     """Trains segment 2 with the rows of the epochs 30 to 79 instead of 50 to 99, and says so in its first checkpoint;
     the state hash contains no epoch."""
-    recipe, honest = run.receipt()["recipe"], run.checkpoint(200).state
+    receipt, honest = run.receipt(), run.checkpoint(200).state
     other = run.copy_to(run.dir.parent / "order")
     other.edit_config(lambda c: c["checkpoint"].update(every_steps=20, every_seconds=0, keep=1000))
     begin = other.checkpoint(100)
@@ -454,7 +488,7 @@ def other_order(run):
     other.resume()
     forged = other.checkpoint(160)
     forged.state = honest
-    run.relabel(forged, recipe)
+    run.relabel(forged, receipt)
     run.forget_after(100)
     forged.save(run.checkpoint_path(200))
     run.resume()

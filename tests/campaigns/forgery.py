@@ -84,7 +84,9 @@ MISSING = ("Records that a resumed run lacks because another program has moved `
            "sentence says so.")
 PLACES = "Of the prover's config it uses only the places of the data, and those only unless the verifier names others."
 DEVICES = "It has devices of its own."
-ABSENT = "Records and weights that the directory lacks are not compared; the sentence says so. `--all` needs no checkpoints."
+ABSENT = "Records and weights that the directory lacks are not compared; the sentence says so."
+NO_RECEIPT = "`--all` needs no checkpoints, and no receipt; the sentence says if there was none."
 OUTSIDE = "Keys of `config.json` that are not part of the recipe are compared with nothing"
 KERNELS = "The version of the kernels counts in the receipt, not in the records."
 PROGRAM = "version of the receipt, and of the program; the latter proves nothing"
+THRESHOLD = "A threshold that `eval --keep` added to `weights.safetensors` after the training is no difference"

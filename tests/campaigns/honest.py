@@ -3,7 +3,7 @@
 """Makes honest runs in every way in which a run can come about, and checks that a verifier on another
 kind of CPU accuses none of them.
 
-Ten recipes have data of all forms and the keys that have a state or draw random numbers. Each is
+Fourteen recipes have data of all forms and the keys that have a state or draw random numbers. Each is
 trained under one kind of CPU (AVX-512, AVX2, none of them: glibc hides what the machine has) in some
 of these ways:
 
@@ -39,6 +39,9 @@ import tempfile
 import time
 import zlib
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+from onnx_bytes import onnx_file, onnx_floats, onnx_node  # noqa: E402
 
 CPUS = {"avx512": "", "avx2": "-AVX512F", "generic": "-AVX512F,-AVX2"}
 WAIT_S = 300
@@ -79,6 +82,16 @@ def png(path, side, pixels):
                      chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
+def network(path):
+    """Writes an ONNX file of a small convolutional network with ten outputs."""
+    nodes = [onnx_node("Conv", ["x", "body.weight", "body.bias"], "a", kernel_shape=[3, 3]), onnx_node("Relu", ["a"], "b"),
+             onnx_node("GlobalAveragePool", ["b"], "c"), onnx_node("Flatten", ["c"], "d", axis=1),
+             onnx_node("Gemm", ["d", "fc.weight", "fc.bias"], "y", transB=1)]
+    tensors = [onnx_floats("body.weight", 3, 1, 3, 3), onnx_floats("body.bias", 3), onnx_floats("fc.weight", 10, 3),
+               onnx_floats("fc.bias", 10)]
+    path.write_bytes(onnx_file(nodes, tensors, shape=("n", 1, 8, 8)))
+
+
 def floats(values):
     return struct.pack(f"<{len(values)}f", *values)
 
@@ -99,6 +112,7 @@ def make_data(folder, draw):
         y = [v for i in range(rows) for v in (x[6 * i] * 40 - x[6 * i + 1], x[6 * i + 2])]
         tensors[name], tensors[name.replace("x", "y")] = ([rows, 6], floats(x)), ([rows, 2], floats(y))
     safetensors(folder / "tensors.safetensors", tensors)
+    network(folder / "net.onnx")
     for split, count in (("train", 256), ("val", 40)):
         for i in range(count):
             place = folder / "pictures" / split / ("dark" if i % 2 else "light")
@@ -176,6 +190,21 @@ RECIPES = {
     "counts": {
         "data": CSV | {"target": "count", "labels": "values", "drop": NOT_INPUT["counts"], "clip": 3},
         "loss": "poisson", "layers": dense(4, 1), "optimizer": SGD | {"lr": 0.002}, "eval_every": 21},
+    "fold": {
+        "data": CSV | {"target": "label", "weight": "w", "drop": ["y", "count"], "validation": 0.2, "fold": 2,
+                       "unknown": "zeros"},
+        "class_weights": [1, 2, 5], "ema": 0.9, "layers": dense(4, 3), "optimizer": SGD, "eval_every": 15},
+    "resized": {
+        "data": {"name": "folder", "resize": [10, 11], "crop": 8, "interpolation": "bicubic"}, "layers": conv(2),
+        "augment": {"resized_crop": 0.3, "flip": True}, "freeze": "c.*", "freeze_epochs": 40, "optimizer": SGD,
+        "eval_every": 30},
+    "imagenet": {  # one segment of large pictures
+        "data": {"name": "folder", "pictures": "imagenet", "limit": 48}, "augment": {"resized_crop": 0.08}, "epochs": 1,
+        "layers": [{"type": "avg_pool", "kernel": 28}, *conv(2)], "optimizer": SGD, "eval_every": 1, "batch_size": 16},
+    "network": {
+        "data": arrays("classes") | {"mean": 0.5, "std": 0.25}, "model": {"onnx": "net.onnx", "head": "new"},
+        "freeze": ["*", "!fc.*"], "freeze_epochs": 50, "lr_factors": {"*": 0.1, "fc.*": 1}, "optimizer": SGD,
+        "eval_every": 35},
 }
 PLACES = {"csv": ("train.csv", "test.csv"), "npy": (".", None), "safetensors": ("tensors.safetensors", None),
           "folder": ("pictures/train", "pictures/val"), "mnist": ("idx", None)}
@@ -186,7 +215,8 @@ OTHER_EVALUATIONS = {"eval_every": 4, "patience": 9, "monitor": "loss", "metrics
 def config_of(folder, name, run):
     recipe = dict(RECIPES[name])
     config = {"batch_size": 256, "shards": 4, "epochs": 105, "seed": 7, "receipt": True, "run_dir": str(run),
-              "model": {"layers": recipe.pop("layers")}, "cluster": {"deadline_s": 5}} | recipe
+              "cluster": {"deadline_s": 5}} | recipe
+    config.setdefault("model", {"layers": config.pop("layers", None)})
     train, test = PLACES.get(config["data"]["name"], (None, None))
     config["data"] = config["data"] | {k: str(folder / v) for k, v in (("path", train), ("test_path", test)) if v}
     return config
@@ -254,8 +284,15 @@ class Campaign:
         self.refuse_other_evaluations(cpu, config)
         self.resume(other, config["run_dir"])
 
+    @staticmethod
+    def may_be_set(key, config):
+        """Returns whether the other value of a key of evaluations goes together with the config's other keys."""
+        if key == "metrics.names":  # the metric by which the best evaluation is found is measured
+            return config.get("monitor", "loss") == "loss"
+        return key != "patience" or config["eval_every"] > 0
+
     def refuse_other_evaluations(self, cpu, config):
-        key = self.draw.choice(list(OTHER_EVALUATIONS))
+        key = self.draw.choice([k for k in OTHER_EVALUATIONS if self.may_be_set(k, config)])
         given = config
         for part in key.split("."):
             given = given.get(part, {}) if isinstance(given, dict) else {}
@@ -372,23 +409,27 @@ class Campaign:
         receipt = (run / "receipt.json").read_text()
         if receipts.setdefault(name, receipt) != receipt:
             self.blame(f"{what}: another receipt than that of a run in another way")
+        model = RECIPES[name].get("model")  # the verifier has the file of the first weights too
+        own = ["--set", f"model={json.dumps(model | {'onnx': str(self.folder / model['onnx'])})}"] if model else []
         for i, verifier in enumerate(others):
-            self.verify(what, run, verifier, *(["--segments", "1"] if i else ["--all"]))
+            self.verify(what, run, verifier, *own, *(["--segments", "1"] if i else ["--all"]))
 
 
 WAYS = ["plain", "stopped", "device_lost", "two_hosts", "longer", "signalled", "host_lost", "arrival"]
+FEW = {"imagenet": ["plain", "two_hosts"]}  # ways of a recipe that has too few steps for the others
 
 
 def plan(campaign, names, long):
     """Yields recipe, way, kind of CPU, and those of the verifiers."""
     cpus = campaign.cpus
     for i, name in enumerate(names):
+        ways = FEW.get(name, WAYS)
         if long:
-            for k, way in enumerate(WAYS):
+            for k, way in enumerate(ways):
                 for j, cpu in enumerate(cpus if way in ("plain", "stopped") else [cpus[(i + k) % len(cpus)]]):
                     yield name, way, cpu, cpus[j + 1:] + cpus[:j + 1]
             continue
-        for way in (WAYS[i % len(WAYS)], WAYS[(i + 3) % len(WAYS)]):
+        for way in (ways[i % len(ways)], ways[(i + 3) % len(ways)]):
             yield name, way, cpus[i % len(cpus)], [cpus[(i + 1) % len(cpus)]]
 
 

@@ -174,7 +174,7 @@ expect_pictures 'crop: larger than the resized pictures; expected at most 9×9 '
 expect_pictures 'crop: larger than the resized pictures; expected at most 9×20 ' \
     --set data.resize=[9,20] --set data.crop=[10,4]
 expect_pictures 'image_size: another rule than data.resize for the size of pictures; remove one of the two' \
-    --set data.resize=[9,20] --set data.image_size=32
+    --set data.resize=[9,20] --set data.image_size=33
 for size in 0 4097 2.5 [3] [3,4,5] '"big"' [3,-1]; do
     expect_pictures 'resize: expected an integer from 1 to 4096, or [height, width]' --set "data.resize=$size"
 done

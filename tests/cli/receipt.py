@@ -105,6 +105,50 @@ def verify(trainer, run):
     (run / "receipt.json").write_text(honest)
 
 
+def check_what_came_later(trainer, folder):
+    """A threshold that is kept after the training is no difference, anything else in the file of weights is one. A
+    run without a receipt is told from one with a receipt. The number of epochs of a cosine is in two places."""
+    lines = [f"{i * 37 % 101},{i * 53 % 97},{'uv'[i * 37 % 101 > 50]}\n" for i in range(40)]
+    (folder / "t.csv").write_text("a,b,y\n" + "".join(lines))
+    run, config = folder / "table", folder / "table.json"
+    config.write_text(json.dumps({
+        "data": {"name": "csv", "path": str(folder / "t.csv"), "target": "y", "validation": 0.25}, "epochs": 2,
+        "optimizer": {"name": "sgd", "lr": 0.05}, "schedule": "cosine", "receipt": True, "batch_size": 10,
+        "model": {"layers": [{"type": "dense", "name": "d"}]}, "run_dir": str(run)}))
+
+    def call(*arguments, code=0):
+        done = subprocess.run([trainer, *map(str, arguments)], capture_output=True, text=True)
+        assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
+        return done.stdout.strip()
+
+    def verify(code=0, *more):
+        return call("verify", run, "--all", "--devices", "cpu:1", *more, code=code)
+    call(config, "--devices", "cpu:1", "--quiet")
+    replayed = "verified: the whole training was replayed and ends with the same weights"
+    kept = "; the threshold 0.3 in their file was added after the training"
+    assert verify() == replayed
+    call("eval", run, "--threshold", "0.3", "--keep")
+    assert verify() == replayed + kept
+    assert verify(0, "--weights", run / "weights.safetensors") == replayed + kept
+    honest, receipt = (run / "weights.safetensors").read_bytes(), (run / "receipt.json").read_text()
+    for forged, said in ((honest.replace(b'\\"u\\",\\"v\\"', b'\\"v\\",\\"u\\"'), "it has the receipt's weights"),
+                         (honest[:-1] + bytes([honest[-1] ^ 1]), "with other weights (weights_sha256)"),
+                         (honest[:-1], "cannot be read")):
+        assert forged != honest
+        (run / "weights.safetensors").write_bytes(forged)
+        found = verify(1)
+        assert found.startswith("NOT verified: weights.safetensors is another file than that of the receipt") and said in found, found
+    (run / "weights.safetensors").write_bytes(honest)
+    for part, other in (("recipe", "evaluations"), ("evaluations", "recipe")):
+        forged = json.loads(receipt)
+        del forged[part]["epochs"]
+        (run / "receipt.json").write_text(json.dumps(forged, separators=(",", ":")) + "\n")
+        found = verify(1)
+        assert found.startswith(f'NOT verified: receipt.json: {part}.epochs is missing, and "{other}" has it'), found
+    (run / "receipt.json").unlink()
+    assert verify() == replayed + "; there was no receipt" + kept
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         config, run = pathlib.Path(folder) / "c.json", pathlib.Path(folder) / "run"
@@ -115,6 +159,7 @@ def main():
         assert "receipt: 2 checkpoints of" in said, said
         check(run)
         verify(sys.argv[1], run)
+        check_what_came_later(sys.argv[1], pathlib.Path(folder))
         done = subprocess.run([sys.argv[1], str(config), "--devices", "cpu:2", "--set", "shards=\"devices\"",
                                "--set", "run_dir=" + json.dumps(str(run) + "-2"), "--set", "epochs=1"],
                               capture_output=True, text=True)

@@ -71,6 +71,12 @@ with tempfile.TemporaryDirectory() as place:
         train(f"other{share}", "--set", f"augment.resized_crop={share}")
         assert weights(f"other{share}") != weights("one"), f"{share} changes nothing"
 
+    # what the program writes of such a run can be read again: its receipt, and its config as that of another run
+    train("proved", "--set", "receipt=true", "--quiet")
+    assert "verified: the whole training" in run("verify", "proved", "--all", "--devices", "cpu:2").stdout
+    run("one/config.json", "--set", "run_dir=again", "--quiet")
+    assert weights("again") == weights("one"), "config.json of a run"
+
     # a process that has died in the second epoch has left a checkpoint, from which the run goes on
     shutil.copytree("one", "died")
     left = sorted(pathlib.Path("died/checkpoints").glob("step-*.safetensors"))

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/* Compares the file of weights with the receipt, or with the end of a replay (verification.h).
+ *
+ * The file is the one that the program writes for these weights, byte by byte, with one exception:
+ * `eval --keep` adds a threshold to the description of the model after the training. Such a file is
+ * accepted if it is the program's file with the threshold, and the verdict names the threshold. */
+#include "train/verification.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "config/card.h"
+#include "engine/view.h"
+#include "nn/safetensors.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+#define HEADER_MOST (100u << 20) /* greatest size of a safetensors file's header in bytes */
+
+/* Returns whether the file is larger than any file of the model's weights. It is not hashed then: a
+ * file with holes can be of any size. */
+static bool is_too_large(const verification *v)
+{
+    struct stat s;
+    const uint64_t most = (uint64_t)v->trainer->model->floats * sizeof(float) + HEADER_MOST;
+    return stat(v->claim.weights, &s) == 0 && S_ISREG(s.st_mode) && (uint64_t)s.st_size > most;
+}
+
+/* Computes the SHA-256 of the file that the program writes for `weights` at the end of the run.
+ * `threshold`: that of its description; NULL: none. */
+static int hash_file(char out[LS_SHA256_HEX], const verification *v, const float *weights,
+                     const double *threshold, ls_error *err)
+{
+    ls_network model = *v->trainer->model;
+    char *card = NULL;
+    if (threshold && model.card) {
+        card = ls_card_with_threshold(model.card, *threshold, v->host);
+        if (!card)
+            return ls_fail(err, LS_ENOMEM, "out of memory for the model's card");
+        model.card = card;
+    }
+    int status = ls_safetensors_sha256(out, &model, weights, v->claim.end, v->host, err);
+    ls_free(v->host, card);
+    return status;
+}
+
+/* Reads the threshold in the file's description of the model. Returns false if it has none. */
+static bool read_threshold(double *out, const verification *v)
+{
+    char *card = NULL;
+    ls_json *doc = NULL;
+    const cJSON *node = NULL;
+    ls_error why;
+    if (ls_safetensors_card(&card, v->claim.weights, v->host, &why) == LS_OK && card &&
+        ls_json_parse(&doc, "the card", card, strlen(card), v->host, NULL) == LS_OK)
+        node = member(ls_json_root(doc), "threshold");
+    const bool found = cJSON_IsNumber(node);
+    *out = found ? node->valuedouble : 0;
+    ls_json_destroy(doc);
+    ls_free(v->host, card);
+    return found;
+}
+
+/* Sets *kept: the file, whose tensors are in v->values[0] and whose SHA-256 is `found`, is the file
+ * with the SHA-256 `wanted` to which a threshold was added. Keeps the threshold for the verdict. */
+static int find_threshold(bool *kept, verification *v, const char *found, const char *wanted,
+                          ls_error *err)
+{
+    char without[LS_SHA256_HEX], with[LS_SHA256_HEX];
+    double threshold;
+    *kept = false;
+    if (!read_threshold(&threshold, v))
+        return LS_OK;
+    int status = hash_file(without, v, v->values[0], NULL, err);
+    if (status == LS_OK)
+        status = hash_file(with, v, v->values[0], &threshold, err);
+    *kept = status == LS_OK && strcmp(without, wanted) == 0 && strcmp(with, found) == 0;
+    if (*kept)
+        v->threshold = threshold;
+    return status;
+}
+
+/* Notes that the file is another one than that of the receipt. */
+static void note_other_than_receipt(verification *v, const char *weights_sha256)
+{
+    char mine[LS_SHA256_HEX], steps[100] = "";
+    uint64_t end;
+    ls_error why;
+    ls_weights_sha256(mine, v->trainer->model, v->values[0]);
+    const bool same = weights_sha256 && strcmp(mine, weights_sha256) == 0;
+    if (ls_safetensors_load_steps(&end, v->claim.weights, v->host, &why) == LS_OK &&
+        end != v->claim.end && end != LS_STEPS_UNKNOWN)
+        snprintf(steps, sizeof steps, "; they are those after step %llu, not after step %llu",
+                 (unsigned long long)end, (unsigned long long)v->claim.end);
+    ls_verify_differs(v, "weights.safetensors",
+                      "weights.safetensors is another file than that of the receipt "
+                      "(weights_file_sha256)%s%s",
+                      same ? ": it has the receipt's weights (weights_sha256), but describes them "
+                             "in another way, or has other tensors too"
+                           : ", with other weights (weights_sha256)",
+                      steps);
+}
+
+/* Notes that the file is another one than that of the replay, whose tensors it should have. */
+static void note_other_than_replay(verification *v)
+{
+    char tensors[400] = "";
+    ls_verify_name_tensors(tensors, sizeof tensors, v, v->values, 0);
+    if (tensors[0])
+        ls_verify_differs(v, "weights.safetensors", "the replay ends with other weights: %s",
+                          tensors);
+    else
+        ls_verify_differs(
+            v, "weights.safetensors",
+            "weights.safetensors has the weights of the replay, but describes the model in "
+            "another way, or has other tensors too");
+}
+
+/* Compares a file that is not the one with the SHA-256 `wanted`. */
+static int compare_other(verification *v, const char *found, const char *wanted, ls_error *err)
+{
+    const cJSON *receipt = ls_verify_receipt(v);
+    bool kept;
+    ls_error why;
+    if (ls_safetensors_load(v->values[0], v->claim.weights, v->trainer->model, "", v->host, &why) !=
+        LS_OK) {
+        ls_verify_differs(v, "weights.safetensors",
+                          "weights.safetensors is another file than that of the %s, and cannot be "
+                          "read: %.400s",
+                          receipt ? "receipt (weights_file_sha256)" : "replay", why.text);
+        return LS_OK;
+    }
+    int status = find_threshold(&kept, v, found, wanted, err);
+    if (status || kept)
+        return status;
+    if (receipt)
+        note_other_than_receipt(v, cJSON_GetStringValue(member(receipt, "weights_sha256")));
+    else
+        note_other_than_replay(v);
+    return LS_OK;
+}
+
+int ls_verify_weights(verification *v, ls_error *err)
+{
+    const cJSON *receipt = ls_verify_receipt(v);
+    const char *claimed = cJSON_GetStringValue(member(receipt, "weights_file_sha256"));
+    char wanted[LS_SHA256_HEX] = "", found[LS_SHA256_HEX];
+    ls_error why;
+    if (!v->claim.weights[0])
+        return LS_OK;
+    if (is_too_large(v)) {
+        ls_verify_differs(
+            v, "weights.safetensors",
+            "weights.safetensors is larger than a file of the model's weights can be");
+        return LS_OK;
+    }
+    if (ls_sha256_of_file(found, v->claim.weights, "a file of weights", &why) != LS_OK) {
+        ls_verify_differs(v, "weights.safetensors", "the weights cannot be read: %.400s", why.text);
+        return LS_OK;
+    }
+    int status = LS_OK;
+    if (receipt)
+        snprintf(wanted, sizeof wanted, "%s", claimed ? claimed : "");
+    else
+        status = hash_file(wanted, v, ls_engine_weights(v->trainer->engine)->canonical, NULL, err);
+    if (status || strcmp(found, wanted) == 0)
+        return status;
+    return compare_other(v, found, wanted, err);
+}
