@@ -17,7 +17,7 @@ and without any: build data test.
   -y, --yes      do not ask (nor when CI=true, nor without a terminal)
   -n, --dry-run  only say what is missing; exit 1 if anything is
 
-On a system without apt it lists what to install and, if the tools to build are there, goes on.
+On a system without apt it lists what to install and, if the tools to build are there or not asked for, goes on.
 Exit codes: 0 done, 1 declined, 64 usage, 69 the tools to build are missing, else apt-get's.
 TEXT
 }
@@ -44,9 +44,10 @@ installed()
     esac
 }
 
-# Without these nothing can be built; any compiler and any ninja will do.
+# Without these nothing can be built, if that is wanted; any compiler and any ninja will do.
 need_tools()
 {
+    case " ${sections:-build} " in *' build '*) ;; *) return 0 ;; esac
     for tool in cc cmake ninja; do
         command -v "$tool" >/dev/null || {
             say "$tool is missing, so nothing can be built"

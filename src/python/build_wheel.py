@@ -87,6 +87,16 @@ def licence_of(path):
     sys.exit(f"build_wheel.py: {path} is of no Debian package, so its licence is not known")
 
 
+def copy_licence(path, folder, name):
+    """Copies the copyright file of a library to folder/name, and to folder/common-licenses the licences whose text it
+    only names: every Debian system has them, but not every one on which the wheel is installed."""
+    text = licence_of(path).read_text(encoding="utf-8")
+    (folder / name).write_text(text, encoding="utf-8")
+    for common in re.findall(r"/usr/share/common-licenses/([\w.+-]*\w)", text):
+        (folder / "common-licenses").mkdir(exist_ok=True)
+        shutil.copy(Path("/usr/share/common-licenses", common), folder / "common-licenses" / common)
+
+
 def bundle(library, package):
     """Copies all libraries to package/lib and sets their run-time path to that folder. Returns the platform's tag."""
     own = [library] + [p for p in [library.with_name("liblockstep_picture.so")] if p.exists()]
@@ -100,7 +110,7 @@ def bundle(library, package):
         target.chmod(0o755)
         subprocess.run(["patchelf", "--set-rpath", "$ORIGIN", str(target)], check=True)
         if path not in own:
-            shutil.copy(licence_of(path), package / "licences" / name)
+            copy_licence(path, package / "licences", name)
     major, minor = glibc((package / "lib").iterdir())
     return f"manylinux_{major}_{minor}_{os.uname().machine}"
 

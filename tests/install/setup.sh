@@ -4,6 +4,7 @@
 #   apt lacks one package, and cannot be updated: the others are installed, and that one is named
 #   sudo refuses the user: the message says what an administrator has to run, and the build goes on
 #   everything is installed: apt is not called
+#   there is no cmake: an error only where something is to be built
 # The packages that the build reports as missing must be in the list of required packages.
 project=$1
 scratch=$2
@@ -28,9 +29,9 @@ case " \$* " in
 esac
 END
 
-# setup: leaves what it said, and its status
+# setup [SECTION [PATH]]: leaves what it said, and its status
 setup() {
-    CI=true PATH="$scratch/bin:$PATH" sh "$project/third_party/setup.sh" build 2>"$scratch/said"
+    CI=true PATH="$scratch/bin:${2-$PATH}" sh "$project/third_party/setup.sh" "${1-build}" 2>"$scratch/said"
     status=$?
 }
 fail() {
@@ -59,6 +60,16 @@ rm "$scratch/asked"
 setup
 [ $status -eq 0 ] || fail "it failed where everything is there"
 [ ! -e "$scratch/asked" ] || fail "it asked apt for what is there"
+
+program dpkg-query </dev/null
+mkdir "$scratch/few"
+for tool in sh awk sed grep cat dirname env; do
+    ln -s "$(command -v $tool)" "$scratch/few/"
+done
+setup package "$scratch/few"
+[ $status -eq 0 ] || fail "it wants cmake for packages that need none"
+setup build "$scratch/few"
+{ [ $status -eq 69 ] && grep -q 'cmake is missing\|cc is missing' "$scratch/said"; } || fail "it does without cmake"
 
 awk '/^# / { section = $2 } section == "build" { print $1 }' "$project/third_party/apt.txt" >"$scratch/listed"
 echo libcmocka-dev >>"$scratch/listed" # is named for those who build the tests

@@ -6,6 +6,7 @@
 #include "runner.h"
 #include "json/json.h"
 
+#include <errno.h>
 #include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -108,14 +109,16 @@ static void a_locale_with_a_decimal_comma_changes_nothing(void **state)
 {
     (void)state;
     static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "de_DE", "fr_FR.UTF-8"};
-    const char *set = NULL;
-    for (size_t i = 0; i < sizeof names / sizeof *names && !set; i++)
-        set = setlocale(LC_ALL, names[i]);
-    if (!set)
+    char half[8] = "";
+    for (size_t i = 0; i < sizeof names / sizeof *names && strcmp(half, "0,5") != 0; i++)
+        if (setlocale(LC_ALL, names[i]))
+            snprintf(half, sizeof half, "%.1f", 0.5);
+    if (strcmp(half, "0,5") != 0) { /* musl accepts the names, but has no decimal comma */
+        setlocale(LC_ALL, "C");
         skip();
+    }
     ls_json *doc;
     ls_json_writer w;
-    char half[8];
     assert_int_equal(ls_json_parse(&doc, "c.json", "[0.5, 1e2]", 10, NULL, NULL), LS_OK);
     assert_true(cJSON_GetArrayItem(ls_json_root(doc), 0)->valuedouble == 0.5);
     ls_json *none;
@@ -145,6 +148,7 @@ static void files_that_cannot_be_read_are_named(void **state)
 {
     (void)state;
     scratch s;
+    char loop[100];
     scratch_begin(&s);
     scratch_file(&s, "empty.json", "", 0);
     scratch_file(&s, "bad.json", "{\n  \"a\": tru\n}", 14);
@@ -155,8 +159,8 @@ static void files_that_cannot_be_read_are_named(void **state)
     refuses_file(s.directory, LS_ECONFIG, ": expected a JSON file, found a directory; name a file");
     refuses_file(scratch_path(&s, "empty.json"), LS_ECONFIG,
                  ": expected a JSON file, found an empty file");
-    refuses_file(scratch_path(&s, "loop.json"), LS_EIO,
-                 ": cannot be read: Too many levels of symbolic links");
+    snprintf(loop, sizeof loop, ": cannot be read: %s", strerror(ELOOP));
+    refuses_file(scratch_path(&s, "loop.json"), LS_EIO, loop);
     refuses_file(scratch_path(&s, "pipe.json"), LS_ECONFIG,
                  ": expected a JSON file, found a device or a pipe; copy it to a file first");
     refuses_file(scratch_path(&s, "bad.json"), LS_ECONFIG,

@@ -819,10 +819,15 @@ def test_a_forked_child_is_told_and_does_no_harm(tmp_path):
 def test_everything_that_is_bundled_has_its_licence():
     package = Path(lockstep.__file__).parent
     libraries = {p.name for p in (package / "lib").iterdir()}
-    licences = {p.name for p in (package / "licences").iterdir()}
+    licences = {p.name for p in (package / "licences").iterdir() if p.is_file()}
     assert any(re.match(r"liblockstep\.so", name) for name in libraries)
     assert {n for n in libraries if not n.startswith("liblockstep")} | {"lockstep"} == licences
     assert all((package / "licences" / n).stat().st_size > 200 for n in licences)
+    # A text that a licence only names, as Debian's do, is in the wheel too.
+    named = {name for n in licences for name in re.findall(r"/(common-licenses/[\w.+-]*\w)",
+                                                           (package / "licences" / n).read_text(encoding="utf-8"))}
+    assert any("LGPL" in name for name in named)  # Nettle's
+    assert all((package / "licences" / name).stat().st_size > 1000 for name in named)
     assert importlib.metadata.version("lockstep-trainer") == lockstep.__version__
     if HAS_PICTURES:
         _library._picture_lib()
