@@ -22,9 +22,9 @@ typedef struct ls_input_format {
     /* Table, with `labelled`: name of the column with the weights of the rows; NULL: all are 1. */
     const char *weight;
     bool may_lack_weight; /* true: in a table without that column all weights are 1 */
-    uint32_t limit;    /* largest number of rows; 0: all */
-    char separator;    /* separator of a table's fields; 0: it is detected */
-    const char *split; /* name of the split: "test" */
+    uint32_t limit;       /* largest number of rows; 0: all */
+    char separator;       /* separator of a table's fields; 0: it is detected */
+    const char *split;    /* name of the split: "test" */
     const ls_host *host;
 } ls_input_format;
 

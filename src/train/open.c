@@ -184,8 +184,8 @@ static int check_schedule(ls_trainer *t, ls_error *err)
     if (t->config.freeze_epochs > 0)
         return ls_config_fail(err, &t->config, "freeze_epochs", LS_ECONFIG,
                               "the data has no epochs (train_rows is 0); remove freeze_epochs");
-    if ((s->rule == LS_SCHEDULE_CONSTANT && s->warmup == 0) ||
-        s->rule == LS_SCHEDULE_EXPONENTIAL || s->epoch_steps > 0)
+    if ((s->rule == LS_SCHEDULE_CONSTANT && s->warmup == 0) || s->rule == LS_SCHEDULE_EXPONENTIAL ||
+        s->epoch_steps > 0)
         return LS_OK;
     return ls_config_fail(err, &t->config, "schedule", LS_ECONFIG,
                           "the data has no epochs (train_rows is 0); set epoch_steps in the "

@@ -236,13 +236,14 @@ static void the_best_stays_whatever_step_it_is_of(void **state)
                          LS_OK);
         for (uint64_t steps = 0; steps <= 3; steps++)
             assert_int_equal(access(file_of(p, steps), F_OK) == 0, steps == of || steps == 3);
-        assert_int_equal(ls_checkpoints_prune(p->files.directory, 1, name, &displaced, 0, NULL, &err),
-                         LS_OK);
+        assert_int_equal(
+            ls_checkpoints_prune(p->files.directory, 1, name, &displaced, 0, NULL, &err), LS_OK);
         assert_int_equal(access(file_of(p, of), F_OK), 0);
     }
     const ls_best none = {0};
     save(p, 0, "x");
-    assert_int_equal(ls_checkpoints_prune(p->files.directory, 1, name, &none, 0, NULL, &err), LS_OK);
+    assert_int_equal(ls_checkpoints_prune(p->files.directory, 1, name, &none, 0, NULL, &err),
+                     LS_OK);
     assert_int_not_equal(access(file_of(p, 0), F_OK), 0);
 }
 

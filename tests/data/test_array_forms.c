@@ -411,8 +411,8 @@ static void floats_that_are_labels_are_classes(void **state)
     }
 }
 
-/* Columns that are standardised, and have the same number in all training rows, or none: they are 0,
- * in test rows too, and the run says which ones they are. Missing numbers that become 0 are told
+/* Columns that are standardised, and have the same number in all training rows, or none: they are
+ * 0, in test rows too, and the run says which ones they are. Missing numbers that become 0 are told
  * from a number that is not 0. */
 static void constant_columns_are_left_out(void **state)
 {
@@ -421,8 +421,8 @@ static void constant_columns_are_left_out(void **state)
                 test[1][4] = {{3, 2031, 5, 9}};
     const int64_t y[3] = {0, 1, 0};
     ls_dataset *split[2];
-    ls_data_keys keys = {.x = "x.npy", .y = "y.npy", .test_x = "tx.npy", .test_y = "ty.npy",
-                         .standardize = 1};
+    ls_data_keys keys = {
+        .x = "x.npy", .y = "y.npy", .test_x = "tx.npy", .test_y = "ty.npy", .standardize = 1};
     bytes_put(s, "x.npy", npy("<f4", "(3, 4)", x, sizeof x));
     bytes_put(s, "y.npy", npy("<i8", "(3,)", y, sizeof y));
     bytes_put(s, "tx.npy", npy("<f4", "(1, 4)", test, sizeof test));

@@ -154,8 +154,7 @@ static double turned(const uint8_t *plane, const ls_tensor *x, const ls_gather *
     const double dx = j + fmod(v[1], places) - g->crop - middle_x;
     double from_y = middle_y + dy * cos(angle) + dx * sin(angle);
     double from_x = middle_x + dx * cos(angle) - dy * sin(angle);
-    const int beside =
-        from_y < -0.5 || from_y > x->h - 0.5 || from_x < -0.5 || from_x > x->w - 0.5;
+    const int beside = from_y < -0.5 || from_y > x->h - 0.5 || from_x < -0.5 || from_x > x->w - 0.5;
     if (p->high && beside)
         return 0;
     if (p->high) {

@@ -499,17 +499,22 @@ static void a_number_that_no_float_holds_is_unknown_in_an_array(void **state)
         double value;
         bool known[3];
         const char *message;
-    } cases[] = {
-        {(double)NAN, {true, false, false}, "column 1: expected a finite number that a float holds, found nan"},
-        {(double)INFINITY, {false, false, false}, "column 1: expected a finite number that a float holds, found inf"},
-        {-(double)INFINITY,
-         {false, false, false},
-         "column 1: expected a finite number that a float holds, found -inf"},
-        {1e39, {false, false, false}, "column 1: expected a finite number that a float holds, found 1e+39"},
-        {-3e38,
-         {true, false, true},
-         "column 1: expected a number that a float holds once it is scaled, found -3e+38"},
-        {1e-320, {true, true, true}, ""}};
+    } cases[] = {{(double)NAN,
+                  {true, false, false},
+                  "column 1: expected a finite number that a float holds, found nan"},
+                 {(double)INFINITY,
+                  {false, false, false},
+                  "column 1: expected a finite number that a float holds, found inf"},
+                 {-(double)INFINITY,
+                  {false, false, false},
+                  "column 1: expected a finite number that a float holds, found -inf"},
+                 {1e39,
+                  {false, false, false},
+                  "column 1: expected a finite number that a float holds, found 1e+39"},
+                 {-3e38,
+                  {true, false, true},
+                  "column 1: expected a number that a float holds once it is scaled, found -3e+38"},
+                 {1e-320, {true, true, true}, ""}};
     (void)state;
     for (int k = 0; k < 3; k++) {
         ls_prep *p = description[k] ? reads(description[k], 2, true) : NULL;
