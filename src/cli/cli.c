@@ -129,6 +129,7 @@ static void print_closing_line(FILE *stream, const ls_result *r, const ls_summar
 static void print_next(const cli_view *view, const ls_summary *summary)
 {
     const char *run = summary->run_dir;
+    char receipt[LS_PATH_BYTES];
     ls_buffer commands;
     if (!run[0])
         return;
@@ -138,6 +139,8 @@ static void print_next(const cli_view *view, const ls_summary *summary)
     cli_put_command(&commands, "predict ", run, " INPUT\n");
     cli_put_command(&commands, "export ", run, " --to model.onnx\n");
     cli_put_command(&commands, "report ", run, "\n");
+    if (access(ls_path_join(receipt, run, "receipt.json"), F_OK) == 0)
+        cli_put_command(&commands, "verify ", run, "\n");
     if (!commands.failed)
         cli_view_commands(view, "next", commands.text);
     ls_buffer_fini(&commands);

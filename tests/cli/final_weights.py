@@ -129,9 +129,25 @@ def refusals():
     text = good("receipt", "c.json", "--set", 'checkpoint.final="best"', "--set", "receipt=true", "--set", "run_dir=told")
     if "this run cannot be verified: with checkpoint.final" not in text or Path("told/receipt.json").exists():
         failures.append(f"receipt: {text}")
-    code, text = trainer("verify", "told", "--all")
-    if code == 0 or "checkpoint.final" not in text:
+
+
+def verifications():
+    """The last weights, from the last checkpoint, can be verified, and the messages about others say so."""
+    code, text = trainer("verify", "best", "--all")
+    if code in (0, 1) or "export the last checkpoint, and name that file" not in text:
         failures.append(f"verify: {code}: {text}")
+    end = records("best")[-1]
+    code, text = trainer("verify", "best", "--all", "--weights", end["checkpoint"])
+    if code in (0, 1) or "name weights.safetensors, or a file that `export` has written" not in text:
+        failures.append(f"verify a checkpoint: {code}: {text}")
+    good("export", "export", end["checkpoint"], "--to", "exported.safetensors")
+    text = good("verify the last", "verify", "best", "--all", "--weights", "exported.safetensors")
+    if "verified: the whole training was replayed" not in text:
+        failures.append(f"verify the last: {text}")
+    good("export", "export", end["best_checkpoint"], "--to", "exported.safetensors")
+    code, text = trainer("verify", "best", "--all", "--weights", "exported.safetensors")
+    if code in (0, 1) or "which were the best ones (checkpoint.final)" not in text:
+        failures.append(f"verify the best: {code}: {text}")
 
 
 def main():
@@ -141,6 +157,7 @@ def main():
         failures.append(f"the run does not say which weights it wrote: {text}")
     interrupt_and_resume()
     refusals()
+    verifications()
 
 
 if __name__ == "__main__":

@@ -156,7 +156,7 @@ def main():
         done = subprocess.run([sys.argv[1], str(config), "--devices", "cpu:2"], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         said = done.stdout + done.stderr
-        assert "receipt: 2 checkpoints of" in said, said
+        assert "receipt: 2 checkpoints of" in said and f"trainer verify {run}\n" in said, said
         check(run)
         verify(sys.argv[1], run)
         check_what_came_later(sys.argv[1], pathlib.Path(folder))
