@@ -45,9 +45,10 @@ static void warn_of_idle(const struct ls_trainer *t)
     if (workers > shards)
         ls_log(
             t->host, LS_LOG_WARNING,
-            "%d of %d workers have no shard: a minibatch has %d shards, and more workers than that "
-            "do not make a step faster",
-            workers - shards, workers, shards);
+            "%d of %d workers %s no shard: a minibatch has %d %s, and more workers than that do not "
+            "make a step faster",
+            workers - shards, workers, ls_plural((uint64_t)(workers - shards), "has", "have"),
+            shards, ls_plural((uint64_t)shards, "shard", "shards"));
 }
 
 /* Returns the first batch norm with one value per channel and row (height and width 1) that has

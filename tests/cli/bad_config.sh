@@ -218,7 +218,7 @@ expect_stderr_line "trainer: warning: $many workers share $cpus allowed $word: s
 # There is also a warning about workers without a shard, and about shards with few rows. The default
 # number of shards causes no warning.
 run config.json --set devices=ref:3 --set shards=2
-expect_stderr_line "trainer: warning: 1 of 3 workers have no shard: a minibatch has 2 shards, and more workers \
+expect_stderr_line "trainer: warning: 1 of 3 workers has no shard: a minibatch has 2 shards, and more workers \
 than that do not make a step faster"
 run config.json --set shards=8
 expect_stderr_line "trainer: warning: shards: 64 rows in 8 shards are fewer than 16 rows each, which is slow; \
