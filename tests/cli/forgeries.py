@@ -241,7 +241,7 @@ def forge_records(t):
     write(lines[:at] + [lines[at]] + lines[at:], "a step twice", [f"metrics.jsonl:{at + 2}"])
     write(lines[:at] + [lines[at + 1], lines[at]] + lines[at + 2:], "steps swapped", ["metrics.jsonl"])
     write(lines[:at], "the end is cut", ["is missing"])
-    write(lines[at:], "the beginning is cut", ["is missing"])
+    write(lines[at:], "the beginning is cut", ["metrics.jsonl:1: expected the record with which a run begins"])
     write(lines + [lines[-1]], "two ends", [f"metrics.jsonl:{len(lines) + 1}"])
     write(lines[:at] + ["{}"] + lines[at:], "a record of no type", [f"metrics.jsonl:{at + 1}"])
     write(lines[:at] + [lines[at][:-5]] + lines[at + 1:], "a broken line", [f"metrics.jsonl:{at + 1}"])
