@@ -31,6 +31,9 @@ import tempfile
 import threading
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tools"))
+from free_port import free_port  # noqa: E402
+
 KINDS = ["flip", "omit", "add", "repeat", "exchange", "reflect", "replay", "cut"]
 HANG_S = 120  # a run takes about a second; this is the time after which it counts as a hang
 
@@ -140,11 +143,6 @@ class Relay:
             other = rng.choice(others)[offset:offset + len(part)] if others else rng.randbytes(4)
             return head + bytes(other) + data[at + len(other):], b"", False
         return head, b"", True
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        return s.getsockname()[1]
 
 
 def weights_of(directory):

@@ -31,7 +31,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -41,6 +40,7 @@ import zlib
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+from free_port import free_port  # noqa: E402
 from onnx_bytes import onnx_file, onnx_floats, onnx_node  # noqa: E402
 
 CPUS = {"avx512": "", "avx2": "-AVX512F", "generic": "-AVX512F,-AVX2"}
@@ -341,8 +341,7 @@ class Campaign:
 
     def hosts(self, cpus, config, stalls=(), during=None):
         """Trains on a host for each of `cpus`. `during`: called with a function that starts another host."""
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         secret, path = self.folder / "key", self.folder / "config.json"
         secret.write_text("x" * 32)
         secret.chmod(0o600)

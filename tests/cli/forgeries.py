@@ -13,11 +13,13 @@ import os
 import pathlib
 import random
 import shutil
-import socket
 import struct
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
+from free_port import free_port  # noqa: E402
 
 TRAINER, SHORT = os.path.abspath(sys.argv[1]), "short" in sys.argv[2:]
 
@@ -358,8 +360,7 @@ def check_unusual(t):
     code, said = verify(run)
     assert code == 0, said
     assert (run / "receipt.json").read_text() == (t.honest / "receipt.json").read_text()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     secret = t.folder / "key"
     secret.write_text("x" * 32)
     secret.chmod(0o600)
@@ -368,7 +369,8 @@ def check_unusual(t):
     call = [TRAINER, str(t.folder / "two.json"), "--devices", "cpu:1", "--quiet", "--members", "2", "--secret",
             str(secret), "--wait", "60"]
     members = [subprocess.Popen(call + place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-               for place in (["--listen", f"127.0.0.1:{port}"], ["--join", f"127.0.0.1:{port}"])]
+               for place in (["--listen", f"127.0.0.1:{port}"],
+                             ["--join", f"127.0.0.1:{port}", "--listen", "127.0.0.1:0"])]
     for member in members:
         said = member.communicate(timeout=120)[1]
         assert member.returncode == 0, said

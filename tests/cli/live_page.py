@@ -26,6 +26,9 @@ import time
 import urllib.error
 import urllib.request
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
+from free_port import free_port  # noqa: E402
+
 CONFIG = {
     "name": "seen", "data": {"name": "synthetic", "limit": 2000}, "devices": "ref:2",
     "batch_size": 50, "shards": 4, "epochs": 200, "run_dir": "run",
@@ -38,12 +41,6 @@ PATIENCE_S = 30
 
 def fail(text):
     sys.exit(f"live_page: {text}")
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Browser:

@@ -12,9 +12,11 @@ import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
+from free_port import free_port  # noqa: E402
 
 DATA = "fashion-mnist"
 LIMIT_S = 1500  # for a start that hangs; a loaded machine can need some minutes
@@ -24,12 +26,6 @@ def scripts(readme):
     """The blocks, in order."""
     section = re.search(r"(?ms)^## Four short starts\n(.*?)^## ", readme.read_text(encoding="utf-8")).group(1)
     return re.findall(r"(?ms)^```sh\n(.*?)^```$", section)
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def clone(folder, root, trainer, build):
