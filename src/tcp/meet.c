@@ -63,10 +63,12 @@ static int fail_listen(const joining *j, int error, ls_error *err)
                        "address, listens at all addresses of this host",
                        j->listen.host, port, port);
     if (error == EADDRINUSE)
-        return ls_fail(err, LS_ESYSTEM,
-                       "cannot listen at %s:%s: another program or another run has this port; take "
-                       "another one, on all hosts",
-                       j->listen.host, port);
+        return ls_fail(
+            err, LS_ESYSTEM,
+            "cannot listen at %s:%s: another program or another run has this port; take "
+            "another one, on all hosts. Of several processes on this host only the first "
+            "needs it; the others can listen at %s:0",
+            j->listen.host, port, j->listen.host);
     return ls_fail(err, LS_ESYSTEM, "cannot listen at %s:%s: %s", j->listen.host, port,
                    ls_reason(why, error));
 }

@@ -202,7 +202,7 @@ static void a_second_first_is_told_so(void **state)
     go(&m[0]);
     await_said(&m[0], "1 of 2");
     run_member(&m[1]);
-    has_failed(&m[1], LS_ESYSTEM, "has this port");
+    has_failed(&m[1], LS_ESYSTEM, "has this port; take another one, on all hosts. Of several");
     prepare(&last, NULL, p.meet, 2);
     run_member(&last);
     has_met(&last);
