@@ -11,7 +11,7 @@ BOUND = {"set": "set_count", "data_dirs": "data_dir_count", "step_rows": "step_r
          "inject": "inject_count", "weights": "n"}  # a field that points to an array, and the field with its length
 LASTING = {"train_weights", "test_weights"}  # fields that point to what outlives the trainer
 
-RESULTS = _library.step_result, _library.model_info, _library.evaluation  # the library writes them
+RESULTS = _library.step_result, _library.model_info, _library.evaluation, _library.verdict  # the library writes them
 
 
 class Lent:
