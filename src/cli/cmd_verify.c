@@ -117,6 +117,16 @@ static const char *result_path(char path[LS_PATH_BYTES], const arguments *a)
     return ls_path_join(path, folder, "verified.json");
 }
 
+/* Removes a former result beside the receipt. It may be the prover's, and must not stay if this
+ * verification comes to no result. */
+static void remove_former(const arguments *a)
+{
+    char path[LS_PATH_BYTES];
+    ls_error err;
+    if (!a->to)
+        (void)ls_remove_file(result_path(path, a), &err); /* if it stays, writing fails too */
+}
+
 /* Writes the result beside the receipt. A symbolic link there is replaced, not followed: it comes
  * from the prover, who must not choose which of the verifier's files is overwritten. */
 static int write_beside(const arguments *a, ls_json_writer *w)
@@ -174,6 +184,7 @@ static int run(const arguments *a, const ls_registry *registry)
     cli_view view;
     ls_verdict verdict = {.size = sizeof verdict};
     ls_error err;
+    remove_former(a);
     cli_view_init(&view, true);
     display d = {.quiet = a->quiet, .tty = view.tty, .shown = ls_now_ns()};
     const ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &view};

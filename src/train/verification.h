@@ -53,6 +53,9 @@ const cJSON *ls_verify_receipt(const verification *v);
 uint64_t ls_verify_position(const verification *v, uint32_t entries);
 /* Returns the number of steps done at the end of a segment. */
 uint64_t ls_verify_segment_end(const verification *v, uint32_t segment);
+/* Returns the number of segments that have steps: all, but not one after the last entry of the
+ * chain if the run ends there. */
+uint32_t ls_verify_segments(const verification *v);
 
 /* Returns the number of the optimizer's states. */
 int ls_verify_states(const verification *v);

@@ -11,8 +11,10 @@
 #include "base/thread_state.h"
 #include "train/calls.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* Returns whether all segments are replayed: without checkpoints none can be replayed alone. */
 static bool replays_all(const verification *v)
@@ -24,7 +26,7 @@ static bool replays_all(const verification *v)
 static void choose(verification *v)
 {
     uint32_t order[LS_CHAIN_MOST + 1];
-    const uint32_t count = v->claim.chain.count + 1, middle = count > 2 ? count - 2 : 0;
+    const uint32_t count = ls_verify_segments(v), middle = count > 2 ? count - 2 : 0;
     const uint32_t drawn = v->o.segments > 0 ? (uint32_t)v->o.segments : 0;
     uint32_t chosen = 0;
     ls_rng_permutation(order, middle, v->o.seed, 0);
@@ -35,7 +37,7 @@ static void choose(verification *v)
         chosen += v->replays[i];
         v->planned += v->replays[i] ? ls_verify_segment_end(v, i) - ls_verify_position(v, i) : 0;
     }
-    v->verdict.segments = (int)count;
+    v->replays[v->claim.chain.count] = true; /* also if it has no steps */
     v->verdict.whole = chosen == count;
 }
 
@@ -62,40 +64,89 @@ static int replay_chosen(verification *v, ls_error *err)
     return status;
 }
 
-/* Ends the sentence about a run in which nothing differs: what was not compared. */
-static const char *left_out(char out[300], const verification *v)
+/* Appends a clause to the sentence of a verdict. */
+static void add(ls_verdict *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void add(ls_verdict *out, const char *format, ...)
+{
+    const size_t used = strlen(out->text), room = sizeof out->text - used;
+    va_list args;
+    if (room <= sizeof "; ")
+        return;
+    memcpy(out->text + used, "; ", sizeof "; ");
+    va_start(args, format);
+    vsnprintf(out->text + used + 2, room - 2, format, args);
+    va_end(args);
+}
+
+/* Returns whether the run has a file of weights, and another one was compared. */
+static bool has_other_weights(const verification *v)
+{
+    char path[LS_PATH_BYTES];
+    struct stat own, compared;
+    return v->claim.run[0] && v->o.weights &&
+           stat(ls_path_join(path, v->claim.run, "weights.safetensors"), &own) == 0 &&
+           (stat(v->claim.weights, &compared) || own.st_dev != compared.st_dev ||
+            own.st_ino != compared.st_ino);
+}
+
+/* Adds what was taken from the prover although the verifier could have an own copy of it. */
+static void add_taken(verification *v)
+{
+    const ls_config *c = &v->trainer->config;
+    const cJSON *data = member(ls_json_root(c->doc), "data"),
+                *own = v->claim.own ? ls_json_root(v->claim.own) : NULL,
+                *places = member(member(own, "places"), "data");
+    static const char *const keys[] = {"path", "test_path"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const char *path = cJSON_GetStringValue(member(data, keys[i]));
+        if (path && member(places, keys[i]) && !ls_json_is_set(c->doc, member(data, keys[i])))
+            add(&v->verdict, "the data are those of data.%s in its config.json, %.200s", keys[i],
+                path);
+    }
+    if (v->trainer->chain.file[0])
+        add(&v->verdict, "the first weights are those of a file (init.weights)");
+}
+
+/* Adds what was not compared, to the sentence about a run in which nothing differs. */
+static void add_left_out(verification *v)
 {
     const ls_records_check *r = &v->records;
-    char threshold[80] = "";
-    const char *missing = "";
+    ls_verdict *out = &v->verdict;
+    if (!v->claim.doc)
+        add(out, "there was no receipt");
     if (!v->claim.weights[0])
-        missing = v->claim.run[0] ? "; the run has no weights to compare"
-                                  : "; there were no weights to compare";
-    else if (v->claim.run[0] && !r->path)
-        missing = "; the run has no records to compare";
+        add(out, v->claim.run[0] ? "the run has no weights to compare"
+                                 : "there were no weights to compare");
+    if (has_other_weights(v))
+        add(out, "weights.safetensors of the run was not compared");
+    if (!v->claim.run[0])
+        add(out, "no records were compared");
+    else if (!r->path)
+        add(out, "the run has no records to compare");
+    if (r->partial)
+        add(out, "the first records of the run are missing");
+    if (r->lacking[0])
+        add(out, "its records do not have %s", r->lacking);
     if (v->threshold != 0)
-        snprintf(threshold, sizeof threshold,
-                 "; the threshold %g in their file was added after the training", v->threshold);
-    snprintf(out, 300, "%s%s%s%s%s%s", v->claim.doc ? "" : "; there was no receipt", missing,
-             r->partial ? "; the first records of the run are missing" : "",
-             r->lacking[0] ? "; its records do not have " : "", r->lacking, threshold);
-    return out;
+        add(out, "the threshold %g in their file was added after the training", v->threshold);
+    add_taken(v);
 }
 
 static void conclude(verification *v)
 {
     ls_verdict *out = &v->verdict;
-    char place[120] = "", step[80] = "", rest[300], text[sizeof out->text];
-    if (out->holds && out->whole) {
+    char place[120] = "", step[80] = "", text[sizeof out->text];
+    if (out->holds && out->whole)
         snprintf(out->text, sizeof out->text,
-                 "verified: the whole training was replayed and ends with the same weights%s",
-                 left_out(rest, v));
-        return;
-    }
+                 "verified: the whole training was replayed and ends with the %s",
+                 v->claim.weights[0] ? "same weights" : "weights of the receipt");
+    else if (out->holds)
+        snprintf(out->text, sizeof out->text,
+                 "not refuted: %d of %d segments were replayed, and nothing differs", out->replayed,
+                 out->segments);
     if (out->holds) {
-        snprintf(out->text, sizeof out->text,
-                 "not refuted: %d of %d segments were replayed, and nothing differs%s",
-                 out->replayed, out->segments, left_out(rest, v));
+        add_left_out(v);
         return;
     }
     memcpy(text, out->text, sizeof text);
@@ -127,7 +178,7 @@ static int verify(verification *v, ls_error *err)
     v->verdict.whole = replays_all(v);
     if (status == LS_OK)
         status = ls_verify_check(v, err);
-    v->verdict.segments = (int)v->claim.chain.count + 1;
+    v->verdict.segments = status == LS_OK ? (int)ls_verify_segments(v) : 0;
     if (status == LS_OK && v->verdict.holds)
         status = replay_chosen(v, err);
     if (status == LS_OK) {

@@ -70,6 +70,10 @@ static void check_positions(verification *v)
             ls_verify_differs(v, place, "%s: the entry is after %.0f steps, not after %llu", place,
                               steps, (unsigned long long)ls_verify_position(v, i));
     }
+    const bool at_entry = i > 0 && c->end == ls_verify_position(v, c->chain.count);
+    if (at_entry && memcmp(c->end_state, c->chain.state[i - 1], sizeof c->end_state) != 0)
+        ls_verify_receipt_differs(v, "end.state",
+                                  "is not that of the last entry, and the run ends there");
     if (ls_chain_count(c->end, v->batch_size) != c->chain.count)
         ls_verify_differs(v, "receipt.json: chain",
                           "receipt.json: a run of %llu steps does not have %u "
@@ -267,9 +271,9 @@ int ls_verify_check(verification *v, ls_error *err)
     if (status || !v->claim.doc)
         return status;
     check_positions(v);
-    check_first_weights(v);
     if (v->verdict.holds)
         status = check_data(v, err);
+    check_first_weights(v);
     if (status == LS_OK && v->verdict.holds)
         status = ls_verify_weights(v, err);
     if (status == LS_OK && v->verdict.holds)

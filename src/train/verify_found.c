@@ -45,6 +45,12 @@ uint64_t ls_verify_segment_end(const verification *v, uint32_t segment)
     return segment < v->claim.chain.count ? ls_verify_position(v, segment + 1) : v->claim.end;
 }
 
+uint32_t ls_verify_segments(const verification *v)
+{
+    const uint32_t entries = v->claim.chain.count;
+    return entries + (entries == 0 || v->claim.end > ls_verify_position(v, entries));
+}
+
 /* ---- states --------------------------------------------------------------------------------- */
 
 static bool same_tensor(const ls_param *p, const float *a, const float *b)

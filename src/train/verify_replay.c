@@ -129,6 +129,11 @@ int ls_verify_open(verification *v, ls_error *err)
         return ls_fail(err, status, "%.300s: its recipe or evaluations cannot be used: %.400s",
                        v->claim.receipt, why.text);
     }
+    if (status == LS_ENOENT) {
+        const ls_error why = *err;
+        return ls_fail(err, status, "%.600s; the verifier's copy of the data is named by data.path",
+                       why.text);
+    }
     if (status)
         return status;
     v->trainer->agreement.chained = true; /* no receipt is written, but the states are hashed */
@@ -212,7 +217,7 @@ static int compare_end(verification *v, int ended, ls_error *err)
     if (v->claim.doc && memcmp(state, v->claim.end_state, sizeof state) != 0)
         note_segment(v, v->claim.chain.count);
     else
-        v->verdict.replayed++;
+        v->verdict.replayed += v->claim.chain.count < ls_verify_segments(v);
     return LS_OK;
 }
 

@@ -7,6 +7,7 @@ states from the kept checkpoints, the chain of links, the weights.
 import hashlib
 import json
 import pathlib
+import shutil
 import struct
 import subprocess
 import sys
@@ -126,10 +127,17 @@ def check_what_came_later(trainer, folder):
     call(config, "--devices", "cpu:1", "--quiet")
     replayed = "verified: the whole training was replayed and ends with the same weights"
     kept = "; the threshold 0.3 in their file was added after the training"
-    assert verify() == replayed
+    place = f"; the data are those of data.path in its config.json, {folder / 't.csv'}"
+    assert verify(0, "--set", f"data.path={folder / 't.csv'}") == replayed
+    assert verify() == replayed + place
     call("eval", run, "--threshold", "0.3", "--keep")
-    assert verify() == replayed + kept
-    assert verify(0, "--weights", run / "weights.safetensors") == replayed + kept
+    assert verify() == replayed + kept + place
+    assert verify(0, "--weights", run / "weights.safetensors") == replayed + kept + place
+    shutil.copy(run / "weights.safetensors", folder / "copy.safetensors")
+    assert verify(0, "--weights", folder / "copy.safetensors") == \
+        replayed + "; weights.safetensors of the run was not compared" + kept + place
+    assert call("verify", run / "receipt.json", "--devices", "cpu:1", "--set", f"data.path={folder / 't.csv'}") == \
+        replayed + "; no records were compared" + kept
     honest, receipt = (run / "weights.safetensors").read_bytes(), (run / "receipt.json").read_text()
     for forged, said in ((honest.replace(b'\\"u\\",\\"v\\"', b'\\"v\\",\\"u\\"'), "it has the receipt's weights"),
                          (honest[:-1] + bytes([honest[-1] ^ 1]), "with other weights (weights_sha256)"),
@@ -146,7 +154,51 @@ def check_what_came_later(trainer, folder):
         found = verify(1)
         assert found.startswith(f'NOT verified: receipt.json: {part}.epochs is missing, and "{other}" has it'), found
     (run / "receipt.json").unlink()
-    assert verify() == replayed + "; there was no receipt" + kept
+    assert verify() == replayed + "; there was no receipt" + kept + place
+    (folder / "t.csv").unlink()
+    call("verify", run, "--all", "--devices", "cpu:1", code=66)
+    assert not (run / "verified.json").exists(), "the result of a former verification stayed"
+
+
+def check_end_at_entry(trainer, folder):
+    """A run that ends where its chain has an entry: the last segment is the one before that entry. Forged final
+    weights are found without any other segment."""
+    run, config = folder / "even", folder / "even.json"
+    config.write_text(json.dumps(CONFIG | {"run_dir": str(run), "epochs": 200}))
+    done = subprocess.run([trainer, str(config), "--devices", "cpu:2", "--quiet"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    receipt = json.loads((run / "receipt.json").read_text())
+    chain, end = receipt["chain"], receipt["end"]
+    steps = end["steps"]
+    assert len(chain) > 2 and chain[-1]["steps"] == steps, (chain, end)
+
+    def verify(*more):
+        done = subprocess.run([trainer, "verify", str(run), "--devices", "cpu:1", "--quiet", *more], capture_output=True, text=True)
+        return done.returncode, done.stdout, json.loads((run / "verified.json").read_text())
+    code, said, verdict = verify("--segments", "0")
+    assert code == 0 and f"2 of {len(chain)} segments" in said and verdict["replayed"] == 2, said
+    code, said, verdict = verify("--all")
+    assert code == 0 and said.startswith("verified") and verdict["replayed"] == verdict["segments"] == len(chain), said
+    path = run / "checkpoints" / f"step-{steps:09}.safetensors"
+    raw = bytearray(path.read_bytes())
+    raw[-1] ^= 1  # of the last tensor of the optimizer's state
+    header = json.loads(raw[8:8 + struct.unpack("<Q", raw[:8])[0]])
+    blank = bytes(raw).replace(header["__metadata__"]["sha256"].encode(), b"0" * 64)
+    path.write_bytes(bytes(raw).replace(header["__metadata__"]["sha256"].encode(), hashlib.sha256(blank).hexdigest().encode()))
+    forged = state_hash(path, steps, receipt["hashed"])
+    link = bytes.fromhex(chain[-2]["link"])
+    for entry in (chain[-1], end):
+        link = hashlib.sha256(link + struct.pack("<Q", steps) + bytes.fromhex(forged)).digest()
+        entry["state"], entry["link"] = forged, link.hex()
+    (run / "receipt.json").write_text(json.dumps(receipt, separators=(",", ":")) + "\n")
+    for more in (("--segments", "0"), ("--all",)):
+        code, said, verdict = verify(*more)
+        assert code == 1 and f"segment {len(chain)} of {len(chain)}, from step" in said, said
+    end["state"] = "0" * 64
+    end["link"] = hashlib.sha256(bytes.fromhex(chain[-1]["link"]) + struct.pack("<Q", steps) + bytes(32)).hexdigest()
+    (run / "receipt.json").write_text(json.dumps(receipt, separators=(",", ":")) + "\n")
+    code, said, verdict = verify("--segments", "0")
+    assert code == 1 and verdict["place"] == "receipt.json: end.state", said
 
 
 def main():
@@ -160,6 +212,7 @@ def main():
         check(run)
         verify(sys.argv[1], run)
         check_what_came_later(sys.argv[1], pathlib.Path(folder))
+        check_end_at_entry(sys.argv[1], pathlib.Path(folder))
         done = subprocess.run([sys.argv[1], str(config), "--devices", "cpu:2", "--set", "shards=\"devices\"",
                                "--set", "run_dir=" + json.dumps(str(run) + "-2"), "--set", "epochs=1"],
                               capture_output=True, text=True)
