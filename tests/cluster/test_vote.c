@@ -514,7 +514,7 @@ static void a_word_that_names_others_than_the_members_counts_for_nothing(void **
     end_world();
 }
 
-LS_TESTS(cluster_vote, "integration")
+LS_TESTS(cluster_vote, "integration no-tsan")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(at_most_one_part_goes_on_whatever_happens),
