@@ -458,6 +458,8 @@ typedef struct ls_verdict {
     char text[1200];   /* a sentence about the result */
     char weights_sha256[65]; /* of the weights that were verified, in hexadecimal: of the receipt,
                               * or without one of a replay of the whole run; "": unknown */
+    char weights_file_sha256[65]; /* of the file of weights that was compared, as it was then; "":
+                                   * there was none, or it could not be read */
 } ls_verdict;
 
 /* Verifies a run (docs/verify.md): reads the data again and replays the training, or parts of it,

@@ -104,17 +104,17 @@ static void show(void *user, const ls_verify_progress *p)
     d->drawn = d->tty;
 }
 
-/* Returns verified.json in the directory of the run or of the receipt. */
-static const char *result_path(char path[LS_PATH_BYTES], const arguments *a)
+/* Returns the path of a file in the directory of the run or of the receipt. */
+static const char *beside(char path[LS_PATH_BYTES], const arguments *a, const char *name)
 {
     struct stat s;
     const char *slash = strrchr(a->run, '/');
     char folder[LS_PATH_BYTES] = ".";
     if (stat(a->run, &s) == 0 && S_ISDIR(s.st_mode))
-        return ls_path_join(path, a->run, "verified.json");
+        return ls_path_join(path, a->run, name);
     if (slash)
         snprintf(folder, sizeof folder, "%.*s", (int)(slash - a->run), a->run);
-    return ls_path_join(path, folder, "verified.json");
+    return ls_path_join(path, folder, name);
 }
 
 /* Removes a former result beside the receipt. It may be the prover's, and must not stay if this
@@ -124,7 +124,8 @@ static void remove_former(const arguments *a)
     char path[LS_PATH_BYTES];
     ls_error err;
     if (!a->to)
-        (void)ls_remove_file(result_path(path, a), &err); /* if it stays, writing fails too */
+        (void)ls_remove_file(beside(path, a, "verified.json"),
+                             &err); /* if it stays, writing fails too */
 }
 
 /* Writes the result beside the receipt. A symbolic link there is replaced, not followed: it comes
@@ -136,7 +137,8 @@ static int write_beside(const arguments *a, ls_json_writer *w)
     ls_error err;
     ls_buffer_put(&w->out, "\n");
     const char *text = ls_json_writer_text(w, &length, &err);
-    int status = text ? ls_replace_file(result_path(path, a), text, length, NULL, &err) : LS_ENOMEM;
+    int status = text ? ls_replace_file(beside(path, a, "verified.json"), text, length, NULL, &err)
+                      : LS_ENOMEM;
     ls_json_writer_fini(w);
     return status ? cli_fail(status, err.text) : 0;
 }
@@ -159,6 +161,8 @@ static int write_result(const arguments *a, const ls_verdict *v)
         ls_json_put_uint(&w, "to_step", v->to);
     }
     ls_json_put_string(&w, "weights_sha256", v->weights_sha256);
+    if (v->weights_file_sha256[0])
+        ls_json_put_string(&w, "weights_file_sha256", v->weights_file_sha256); /* for the page */
     if (v->step > 0)
         ls_json_put_uint(&w, "step", v->step);
     if (v->place[0])

@@ -9,6 +9,7 @@
 #include "base/plain_file.h"
 #include "base/thread_state.h"
 #include "base/utf8.h"
+#include "hash/hash.h"
 #include "store/durable.h"
 #include "json/writer.h"
 
@@ -475,8 +476,22 @@ static void add_notes(ls_run_log *log, const char *run_dir)
     ls_free(log->host, text);
 }
 
+/* Returns whether the run's file of weights is the one that was verified, as far as `verified`, the
+ * root of verified.json, says which one it was. */
+static bool has_verified_file(const cJSON *verified, const char *run_dir)
+{
+    char path[LS_PATH_BYTES], found[LS_SHA256_HEX] = "";
+    ls_error why;
+    const char *wanted = text_or(verified, "weights_file_sha256", "");
+    if (!wanted[0])
+        return true;
+    return ls_sha256_of_file(found, ls_path_join(path, run_dir, "weights.safetensors"),
+                             "a file of weights", &why) == LS_OK &&
+           strcmp(found, wanted) == 0;
+}
+
 /* Adds what `trainer verify` has found as a line {"type":"verified",…}, if it has found it of the
- * weights with which the run has ended: the run may have been resumed since. */
+ * weights with which the run has ended: it may have been resumed, or its file changed, since. */
 static void add_verdict(ls_run_log *log, const char *run_dir)
 {
     char path[LS_PATH_BYTES];
@@ -495,8 +510,10 @@ static void add_verdict(ls_run_log *log, const char *run_dir)
     ls_json_close(&w);
     find_outcome(&o, log);
     const char *text = ls_json_writer_text(&w, &length, NULL);
-    if (text && strcmp(text_or(root_of(o.end), "weights_sha256", ""),
-                       text_or(ls_json_root(doc), "weights_sha256", "-")) == 0)
+    if (text &&
+        strcmp(text_or(root_of(o.end), "weights_sha256", ""),
+               text_or(ls_json_root(doc), "weights_sha256", "-")) == 0 &&
+        has_verified_file(ls_json_root(doc), run_dir))
         add_lines(log, text, length);
     drop_outcome(&o);
     ls_json_writer_fini(&w);

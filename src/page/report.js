@@ -117,7 +117,7 @@ function verified() {
   const v = last('verified');
   if (!v) return null;
   const [kind, text] = !v.holds ? ['failed', 'NOT verified'] : v.result.startsWith('verified') ? ['finished', 'verified']
-    : ['unknown', 'verified in part'];
+    : ['unknown', 'not refuted'];
   return el('span', { class: 'state ' + kind, title: v.result }, text);
 }
 

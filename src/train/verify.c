@@ -11,6 +11,7 @@
 #include "base/thread_state.h"
 #include "train/calls.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -108,6 +109,23 @@ static void add_taken(verification *v)
         add(&v->verdict, "the first weights are those of a file (init.weights)");
 }
 
+/* Adds the checkpoint of the best evaluation, if it is none that the receipt has a hash of. */
+static void add_best(verification *v)
+{
+    char folder[LS_PATH_BYTES], *path;
+    uint64_t steps = 0;
+    ls_error why;
+    if (!v->claim.run[0] ||
+        ls_checkpoints_best(&path, ls_path_join(folder, v->claim.run, "checkpoints"), v->host,
+                            &why) != LS_OK)
+        return;
+    const char *name = strrchr(path, '/') + 1;
+    (void)sscanf(name, "step-%" SCNu64, &steps);
+    if (!v->claim.doc || (steps != v->claim.end && !ls_chain_has(steps, v->batch_size)))
+        add(&v->verdict, "the checkpoint of the best evaluation, %.60s, was not compared", name);
+    ls_free(v->host, path);
+}
+
 /* Adds what was not compared, to the sentence about a run in which nothing differs. */
 static void add_left_out(verification *v)
 {
@@ -130,6 +148,7 @@ static void add_left_out(verification *v)
         add(out, "its records do not have %s", r->lacking);
     if (v->threshold != 0)
         add(out, "the threshold %g in their file was added after the training", v->threshold);
+    add_best(v);
     add_taken(v);
 }
 

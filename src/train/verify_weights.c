@@ -159,6 +159,7 @@ int ls_verify_weights(verification *v, ls_error *err)
         return LS_OK;
     }
     int status = LS_OK;
+    memcpy(v->verdict.weights_file_sha256, found, sizeof found);
     if (receipt)
         snprintf(wanted, sizeof wanted, "%s", claimed ? claimed : "");
     else

@@ -271,7 +271,7 @@ for file, said in (("metrics.jsonl", "no records to compare"), ("weights.safeten
 
 
 @ALL.of("link: the weights are a link to the same bytes", "puts a link in the place of the weights",
-        nothing("`weights.safetensors` and the kept checkpoints do"))
+        nothing("`weights.safetensors` and the checkpoints at the positions of the chain"))
 def _(_world, run):
     run.path("weights.safetensors").rename(run.path("w"))
     link_to_missing(run.path("weights.safetensors"), run.path("w"))

@@ -82,7 +82,7 @@ NOT_DRAWN = "The records of segments that are not drawn are not compared."
 PATIENCE = "With `patience`, only `--all` shows that the run ended where patience ends it"
 MISSING = ("Records that a resumed run lacks because another program has moved `metrics.jsonl` are not compared; the "
            "sentence says so.")
-PLACES = "Of the prover's config it uses only the places of the data, and those only unless the verifier names others."
+PLACES = "The prover's config says only where the data are, if the verifier does not."
 DEVICES = "It has devices of its own."
 ABSENT = "Records and weights that the directory lacks are not compared; the sentence says so."
 NO_RECEIPT = "`--all` needs no checkpoints, and no receipt; the sentence says if there was none."

@@ -86,6 +86,10 @@ def check(run):
 def verify(trainer, run):
     def call(*more):
         return subprocess.run([trainer, "verify", str(run), "--devices", "cpu:1", *more], capture_output=True, text=True)
+
+    def page():
+        subprocess.run([trainer, "report", str(run)], check=True, capture_output=True)
+        return (run / "report.html").read_text()
     # A link that the prover has left in the place of the result is replaced, and its target is not written.
     bystander = run.parent / "bystander"
     bystander.write_text("mine")
@@ -95,6 +99,11 @@ def verify(trainer, run):
     assert bystander.read_text() == "mine" and not (run / "verified.json").is_symlink()
     verdict = json.loads((run / "verified.json").read_text())
     assert verdict["holds"] is True and verdict["weights_sha256"] == json.loads((run / "receipt.json").read_text())["weights_sha256"]
+    weights = (run / "weights.safetensors").read_bytes()
+    assert "verified: the whole" in page()
+    (run / "weights.safetensors").write_bytes(weights[:-1] + bytes([weights[-1] ^ 1]))
+    assert "verified: the whole" not in page(), "the page calls other weights verified"
+    (run / "weights.safetensors").write_bytes(weights)
     honest = (run / "receipt.json").read_text()
     forged = json.loads(honest)
     forged["evaluation"]["test_loss"] /= 2
@@ -154,7 +163,8 @@ def check_what_came_later(trainer, folder):
         found = verify(1)
         assert found.startswith(f'NOT verified: receipt.json: {part}.epochs is missing, and "{other}" has it'), found
     (run / "receipt.json").unlink()
-    assert verify() == replayed + "; there was no receipt" + kept + place
+    best = "; the checkpoint of the best evaluation, step-000000006.safetensors, was not compared"
+    assert verify() == replayed + "; there was no receipt" + kept + best + place, verify()
     (folder / "t.csv").unlink()
     call("verify", run, "--all", "--devices", "cpu:1", code=66)
     assert not (run / "verified.json").exists(), "the result of a former verification stayed"

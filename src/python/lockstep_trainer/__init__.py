@@ -794,6 +794,7 @@ class Verdict:
     place      what differs otherwise: "receipt.json: evaluation.test_loss", "metrics.jsonl:17"; ""
     text       a sentence about the result
     weights_sha256    of the weights that the result is about; "" if it is unknown
+    weights_file_sha256    of the file of weights that was compared; "" without one
     """
 
     def __init__(self, v, seed):
@@ -805,6 +806,7 @@ class Verdict:
         self.step = v.step or None
         self.place, self.text = (t.decode("utf-8", "replace") for t in (v.place, v.text))
         self.weights_sha256 = v.weights_sha256.decode()
+        self.weights_file_sha256 = v.weights_file_sha256.decode()
 
     def __bool__(self):
         return self.holds
