@@ -426,7 +426,7 @@ static void a_rank_does_not_wait_for_an_abort(void **state)
     assert_true(took < 4000000000u);
 }
 
-LS_TESTS(cuda_comm_failures, "integration doubles no-tsan")
+LS_TESTS(cuda_comm_failures, "integration doubles no-tsan budget:40")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_call_that_fails_ends_in_an_error),
