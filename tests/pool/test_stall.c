@@ -479,4 +479,4 @@ LS_TESTS(pool_stall, "integration")
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
-LS_TESTS_LONG(pool_stall, "nightly")
+LS_TESTS_LONG(pool_stall, "nightly no-asan")

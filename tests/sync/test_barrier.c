@@ -359,4 +359,4 @@ LS_TESTS(sync_barrier, "integration")
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
-LS_TESTS_LONG(sync_barrier, "nightly")
+LS_TESTS_LONG(sync_barrier, "nightly no-asan")

@@ -343,4 +343,4 @@ LS_TESTS(sync_park, "integration")
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
-LS_TESTS_LONG(sync_park, "nightly")
+LS_TESTS_LONG(sync_park, "nightly no-asan")

@@ -506,4 +506,4 @@ LS_TESTS(sync_ring, "integration")
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
-LS_TESTS_LONG(sync_ring, "nightly")
+LS_TESTS_LONG(sync_ring, "nightly no-asan")
