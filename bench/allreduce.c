@@ -22,6 +22,7 @@
 #include "base/host.h"
 #include "comm/comm.h"
 #include "known_sum.h"
+#include "measure.h"
 #include "sync/barrier.h"
 
 #include <lockstep/device_pool.h>
@@ -195,12 +196,6 @@ static void close_row(row *r)
     r->type->group_destroy(r->group);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Measures all rows for `seconds` seconds, and sorts the times of each row. Returns the number of
  * rounds. */
 static int measure_all(row *rows, int count, double seconds)
@@ -215,7 +210,7 @@ static int measure_all(row *rows, int count, double seconds)
         spent = (double)(ls_now_ns() - begin) * 1e-9;
     }
     for (int i = 0; i < count; i++)
-        qsort(rows[i].us, (size_t)rounds, sizeof rows[i].us[0], by_value);
+        sort_values(rows[i].us, rounds);
     return rounds;
 }
 

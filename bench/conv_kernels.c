@@ -15,11 +15,11 @@
 #include "cpu/lanes_op.h"
 
 #include "base/host.h"
+#include "measure.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 typedef enum bench_pass { FORWARD, DATA, WEIGHTS, PASSES } bench_pass;
 
@@ -80,15 +80,6 @@ static float *memory(size_t floats)
     return out;
 }
 
-/* Returns the CPU time of this thread in seconds. Other programs on the machine do not add to
- * it. */
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 typedef struct runner {
     ls_op *op;
     float *memory[16];
@@ -144,9 +135,9 @@ static double timed(ls_op *op, int (*run)(ls_op *, ls_stream *, unsigned, ls_err
 {
     double start;
     run(op, NULL, 0, NULL);
-    start = now();
+    start = cpu_seconds();
     run(op, NULL, 0, NULL);
-    return now() - start;
+    return cpu_seconds() - start;
 }
 
 static void keep(double *best, double seconds, int round)

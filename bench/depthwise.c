@@ -12,20 +12,13 @@
 #include "cpu/lanes_op.h"
 
 #include "base/host.h"
+#include "measure.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define RUNS 8
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
 
 /* Allocates an array of floats with pseudorandom values between −½ and ½. */
 static float *memory(size_t bytes)
@@ -55,15 +48,15 @@ static void measure(ls_op *op, const ls_op_desc *desc)
     double forward = 1e30, both = 1e30;
     op->impl->bind(op, &b, NULL);
     for (int i = 0; i < RUNS; i++) {
-        const double start = now();
+        const double start = cpu_seconds();
         op->impl->forward(op, NULL, 0, NULL);
-        const double middle = now();
+        const double middle = cpu_seconds();
         op->impl->backward(op, NULL, 0, NULL);
-        const double end = now();
+        const double end = cpu_seconds();
         forward = middle - start < forward ? middle - start : forward;
         both = end - start < both ? end - start : both;
     }
-    printf("%.4f %.4f\n", forward, both);
+    printf("%.4f %.4f\n", 1e3 * forward, 1e3 * both);
     fflush(stdout);
     void *const all[] = {(void *)b.x,        b.y,       b.dx,     (void *)b.dy,
                          (void *)b.param[0], b.grad[0], b.scratch};

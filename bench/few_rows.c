@@ -7,25 +7,13 @@
  * For each number of rows it prints a line with the median over at least seven predictions, which
  * together take at least a tenth of a second of CPU time. bench/peers/rows.py runs this program and
  * ONNX Runtime in turns. */
+#include "measure.h"
+
 #include <lockstep/model.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { MOST_ROWS = 64, LEAST = 7, MOST = 100000 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static double median_us(ls_model *model, const void *rows, ls_row_type type, uint32_t n, float *out,
                         size_t capacity)
@@ -33,16 +21,17 @@ static double median_us(ls_model *model, const void *rows, ls_row_type type, uin
     static double taken[MOST];
     ls_error err;
     int count = 0;
-    for (double begun = now(); count < LEAST || (now() - begun < 0.1 && count < MOST);) {
-        const double at = now();
+    for (double begun = cpu_seconds();
+         count < LEAST || (cpu_seconds() - begun < 0.1 && count < MOST);) {
+        const double at = cpu_seconds();
         if (ls_model_predict(model, rows, type, n, LS_OUTPUT_PREDICTION, out, capacity, &err) !=
             LS_OK) {
             fprintf(stderr, "bench_rows: %s\n", err.text);
             exit(1);
         }
-        taken[count++] = now() - at;
+        taken[count++] = cpu_seconds() - at;
     }
-    qsort(taken, (size_t)count, sizeof *taken, by_size);
+    sort_values(taken, count);
     return 1e6 * taken[count / 2];
 }
 

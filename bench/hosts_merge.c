@@ -6,6 +6,7 @@
  * in seconds. bench/hosts.py starts this program. */
 #include "base/clock.h"
 #include "cluster/cluster.h"
+#include "measure.h"
 
 #include <mpi.h>
 #include <stdio.h>
@@ -73,16 +74,10 @@ static int merge(bench *b, double *seconds, ls_error *err)
     return status;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median(double *seconds, int count)
 {
     MPI_Allreduce(MPI_IN_PLACE, seconds, count, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    qsort(seconds, (size_t)count, sizeof *seconds, by_size);
+    sort_values(seconds, count);
     return seconds[count / 2];
 }
 

@@ -13,26 +13,17 @@
 #include "cpu/lanes_op.h"
 
 #include "base/host.h"
+#include "measure.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define ROWS 32
 #define BATCH 256
 #define OPS 6
 #define IMAGES 4096
 #define IMAGE_MFLOP 10.6
-
-/* Returns the CPU time of this thread in seconds. Other programs on the machine do not add to
- * it. */
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- the peak -------------------------------------------------------------------------------- */
 
@@ -95,9 +86,9 @@ static double measure_peak(const char *isa)
     volatile float sink;
     double best = 0;
     for (int i = 0; i < 8; i++) {
-        double t = now();
+        double t = cpu_seconds();
         sink = run(steps);
-        double rate = 2.0 * 12 * lanes * (double)steps / (now() - t) * 1e-9;
+        double rate = 2.0 * 12 * lanes * (double)steps / (cpu_seconds() - t) * 1e-9;
         best = rate > best ? rate : best;
     }
     (void)sink;
@@ -245,15 +236,15 @@ static void step(network *n, int number)
 {
     for (int block = 0; block < BATCH / ROWS; block++) {
         unsigned flags = block ? LS_RUN_ACCUMULATE : 0;
-        double t = now(), next;
+        double t = cpu_seconds(), next;
         n->args.rows = n->rows + (number * BATCH + block * ROWS) % IMAGES;
         for (int i = 0; i < OPS; i++, t = next) {
             n->stage[i].op->impl->forward(n->stage[i].op, NULL, flags, NULL);
-            n->stage[i].forward_s += (next = now()) - t;
+            n->stage[i].forward_s += (next = cpu_seconds()) - t;
         }
         for (int i = OPS - 2; i > 0; i--, t = next) {
             n->stage[i].op->impl->backward(n->stage[i].op, NULL, flags, NULL);
-            n->stage[i].backward_s += (next = now()) - t;
+            n->stage[i].backward_s += (next = cpu_seconds()) - t;
         }
     }
     for (size_t i = 0; i < n->floats; i++)
@@ -294,16 +285,16 @@ int main(int argc, char **argv)
         n.stage[i].forward_s = n.stage[i].backward_s = 0;
 
     double peak = measure_peak(isa), best = 0;
-    double start = now();
+    double start = cpu_seconds();
     long steps = 0;
-    while (now() - start < seconds) {
-        double t = now();
+    while (cpu_seconds() - start < seconds) {
+        double t = cpu_seconds();
         for (int i = 0; i < 4; i++)
             step(&n, (int)(steps++ % 1000));
-        double rate = 4 * BATCH / (now() - t);
+        double rate = 4 * BATCH / (cpu_seconds() - t);
         best = rate > best ? rate : best;
     }
-    double total = now() - start, images = (double)steps * BATCH;
+    double total = cpu_seconds() - start, images = (double)steps * BATCH;
     double after = measure_peak(isa);
     peak = after > peak ? after : peak;
 

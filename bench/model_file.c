@@ -9,6 +9,8 @@
  * predict. Each thread predicts one image at a time. The three numbers of threads are measured in
  * turns. "cpu_s" is the CPU time for a thousand images in seconds, which other programs on the
  * machine hardly affect. */
+#include "measure.h"
+
 #include <lockstep/model.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -39,22 +41,9 @@ static void die(const char *what)
     exit(1);
 }
 
-static double now(clockid_t clock)
-{
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median(double *values, int n)
 {
-    qsort(values, (size_t)n, sizeof *values, by_value);
+    sort_values(values, n);
     return values[n / 2];
 }
 
@@ -81,7 +70,8 @@ static double rate(crew *c, int threads, double *cpu)
     const struct timespec rest = {0, SECONDS_10 * 100000000L};
     atomic_store(&c->stop, 0);
     atomic_store(&c->done, 0);
-    const double begin = now(CLOCK_MONOTONIC), cpu_begin = now(CLOCK_PROCESS_CPUTIME_ID);
+    const double begin = seconds_of(CLOCK_MONOTONIC),
+                 cpu_begin = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
     for (int i = 0; i < threads; i++) {
         m[i] = (member){c, i};
         if (pthread_create(&thread[i], NULL, ask, &m[i]) != 0)
@@ -92,8 +82,8 @@ static double rate(crew *c, int threads, double *cpu)
     for (int i = 0; i < threads; i++)
         pthread_join(thread[i], NULL);
     const double done = (double)atomic_load(&c->done);
-    *cpu = (now(CLOCK_PROCESS_CPUTIME_ID) - cpu_begin) / done;
-    return done / (now(CLOCK_MONOTONIC) - begin);
+    *cpu = (seconds_of(CLOCK_PROCESS_CPUTIME_ID) - cpu_begin) / done;
+    return done / (seconds_of(CLOCK_MONOTONIC) - begin);
 }
 
 /* Opens the model and predicts one row. Returns the time in milliseconds. */
@@ -101,12 +91,12 @@ static double first(const char *path, const void *row, float *outputs, size_t wi
 {
     ls_model *model;
     ls_error err;
-    const double begin = now(CLOCK_MONOTONIC);
+    const double begin = seconds_of(CLOCK_MONOTONIC);
     if (ls_model_open(&model, path, NULL, &err) != LS_OK ||
         ls_model_predict(model, row, LS_ROW_U8, 1, LS_OUTPUT_PREDICTION, outputs, width, &err) !=
             LS_OK)
         die(err.text);
-    const double ms = 1e3 * (now(CLOCK_MONOTONIC) - begin);
+    const double ms = 1e3 * (seconds_of(CLOCK_MONOTONIC) - begin);
     ls_model_release(model);
     return ms;
 }

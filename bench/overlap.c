@@ -24,6 +24,7 @@
 #include "base/host.h"
 #include "base/rng.h"
 #include "device/registry.h"
+#include "measure.h"
 #include "json/json.h"
 
 #include <stdio.h>
@@ -228,16 +229,10 @@ typedef struct summary {
     double low, median, high; /* median, and limits of the middle half */
 } summary;
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Sorts the values of `n` rounds, and returns their median and middle half. */
 static summary middle_of(double *v, int n)
 {
-    qsort(v, (size_t)n, sizeof v[0], by_value);
+    sort_values(v, n);
     return (summary){v[n / 4], (v[(n - 1) / 2] + v[n / 2]) / 2, v[n - 1 - n / 4]};
 }
 

@@ -13,6 +13,7 @@
  * the calls. The table shows the median over the rounds and the range of their middle half. Ratios
  * are computed round by round. The last table has the CPU time of idle pools. */
 #include "base/clock.h"
+#include "measure.h"
 
 #include <lockstep/pool.h>
 #include <pthread.h>
@@ -239,12 +240,6 @@ static const struct {
 static double us[CASES][KINDS][ROUNDS_MAX];
 static double idle_percent[KINDS][ROUNDS_MAX];
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void nap(long ns)
 {
     struct timespec t = {ns / 1000000000, ns % 1000000000};
@@ -264,24 +259,17 @@ static double measure(const struct kind *kind, int c)
         kind->call[cases[c].call]();
         took[i] = (double)(ls_now_ns() - begin) / 1000;
     }
-    qsort(took, (size_t)cases[c].calls, sizeof took[0], by_value);
+    sort_values(took, cases[c].calls);
     return took[cases[c].calls / 2];
-}
-
-static double process_cpu_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 /* Returns the CPU time of the whole process during 0.3 s without a job, in percent of one CPU. */
 static double measure_idle(const struct kind *kind)
 {
     kind->call[1]();
-    double before = process_cpu_s();
+    double before = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
     nap(300000000);
-    return (process_cpu_s() - before) / 0.3 * 100;
+    return (seconds_of(CLOCK_PROCESS_CPUTIME_ID) - before) / 0.3 * 100;
 }
 
 static void measure_round(int round)
@@ -306,7 +294,7 @@ static void print_spread(const double *values, int n, const char *format)
 {
     double sorted[ROUNDS_MAX];
     memcpy(sorted, values, (size_t)n * sizeof sorted[0]);
-    qsort(sorted, (size_t)n, sizeof sorted[0], by_value);
+    sort_values(sorted, n);
     printf(format, sorted[n / 2], sorted[n / 4], sorted[n - 1 - n / 4]);
 }
 

@@ -15,6 +15,7 @@
  * table shows the median over the rounds and the range of the middle half of them. */
 #include "sync/ring.h"
 #include "base/clock.h"
+#include "measure.h"
 #include "pool/pool.h"
 #include "sync/barrier.h"
 
@@ -241,12 +242,6 @@ static double measure(struct bench *b, const struct row *row)
     return ns;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 int main(int argc, char **argv)
 {
     static struct bench b;
@@ -269,7 +264,7 @@ int main(int argc, char **argv)
         }
     printf("%-38s %12s   %s\n", "", "median us", "middle half us");
     for (int i = 0; i < ROWS; i++) {
-        qsort(rows[i].ns, (size_t)rounds, sizeof rows[i].ns[0], by_value);
+        sort_values(rows[i].ns, rounds);
         printf("%-38s %12.2f   %.2f to %.2f\n", rows[i].name, rows[i].ns[rounds / 2] / 1000,
                rows[i].ns[rounds / 4] / 1000, rows[i].ns[rounds - 1 - rounds / 4] / 1000);
     }

@@ -25,7 +25,7 @@ sections of the other parts stay as they are. \`./dev bench overlap\` alone only
 prints, and needs no PyTorch; --write puts it there, too. All of them take seven to eight minutes on two cores
 beside one PyTorch, and at most ten beside two:
 
-  lenet      LeNet beside PyTorch and darknet              $(expected lenet) s
+  lenet      LeNet beside PyTorch                          $(expected lenet) s
   resnet     ResNet-18 beside PyTorch; needs 12 GB free    $(expected resnet) s
   lanes      LeNet's kernels against the processor's peak  $(expected lanes) s
   startup    start-up and memory of the main job           $(expected startup) s
@@ -179,22 +179,9 @@ lenet()
 Lockstep: one single-threaded worker per core; `shards` is the recipe's number of logical shards,
 `devices` one per worker. PyTorch: one process with 2 threads, channels_last, AVX-512, malloc tuned,
 data preloaded. Rounds of 60 steps, in turns; medians, ratios round by round.
-TEXT
-    if [ -x "$build/bench/lenet_darknet" ]; then
-        cat <<'TEXT'
-darknet: Debian's package, through its library; it knows no threads, and pools by the maximum, having no
-average pooling in windows; data preloaded, rounds of 4 steps.
 
 TEXT
-        set -- --peer "darknet, 1 thread=$build/bench/lenet_darknet \
-            bench/peers/lenet_darknet.cfg $data 4"
-    else
-        say "no darknet: Debian's package darknet is not installed, so its row is left out"
-        printf 'No row for darknet, which is not installed.\n\n'
-        set --
-    fi
-    peers lenet examples/fashion_mnist.json --rounds "$ROUNDS" --steps 60 \
-        --at-most $((14 * ROUNDS)) "$@"
+    peers lenet examples/fashion_mnist.json --rounds "$ROUNDS" --steps 60 --at-most $((14 * ROUNDS))
 }
 
 resnet()

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The cost models of bench/scale.py, the time of a step on n devices, and of bench/cores.py, the time of a step on
-many cores of one machine.
+"""The cost model of bench/scale.py: the time of a step on n devices.
 
 A message over a link takes alpha + bytes/beta. Computing takes c0 + c1·rows on each device; c0 is the
 time that a step takes independently of its rows. Every quantity that was not measured is a named
@@ -112,50 +111,3 @@ def line_fit(points):
     if c0 < 0:
         c0, c1 = 0.0, sxy / sxx
     return c0, c1
-
-
-@dataclass
-class Cores:
-    """A machine with many cores, as the model of bench/cores.py assumes it."""
-    cores: int
-    join: float     # seconds of a join of a team of two threads; it grows by the logarithm of the team's size
-    barrier: float  # seconds of a barrier of two workers; it grows in the same way
-    beta: float     # bytes per second that all cores together read and write
-
-
-@dataclass
-class Counts:
-    """What bench_team counts in a step, of all workers together."""
-    workers: int
-    threads: int            # of a worker
-    shards: int
-    parameter_bytes: int
-    jobs: float             # jobs of the teams, each with one join
-    items: float            # items and parts of these jobs
-    arithmetic: float       # CPU seconds of the step with one worker of one thread
-
-
-# Barriers of a step in which workers merge: after the gradients, and after the sums of the chunks.
-BARRIERS = 2
-
-
-def bytes_of_step(c):
-    """Bytes that merge and update move. The merge reads the gradient of each shard and writes their sum. In the update
-    each worker reads the sum and its weights, and writes its weights."""
-    return (c.shards + 1 + 3 * c.workers) * c.parameter_bytes
-
-
-def on_cores(c, machine):
-    """Seconds of the parts of a step: arithmetic, waiting for the last items of a job, joins, barriers, bytes.
-
-    The arithmetic is divided evenly among workers and threads. The items of a job take equal time. If their number is
-    no multiple of the threads, some threads wait for the last items. Each worker waits for the joins of its own
-    jobs."""
-    threads = min(c.threads, machine.cores // c.workers)
-    share = c.arithmetic / (c.workers * threads)
-    per_job = c.items / c.jobs if c.jobs else threads
-    waiting = share * (ceil(per_job / threads) * threads / per_job - 1)
-    return {"arithmetic": share, "waiting": waiting,
-            "joins": c.jobs / c.workers * machine.join * log2(threads) if threads > 1 else 0.0,
-            "barriers": BARRIERS * machine.barrier * log2(c.workers) if c.workers > 1 else 0.0,
-            "bytes": bytes_of_step(c) / machine.beta}

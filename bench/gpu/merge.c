@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "known_sum.h"
+#include "measure.h"
 #include "sync/barrier.h"
 
 #include <lockstep/device_pool.h>
@@ -218,12 +219,6 @@ static void close_row(row *r)
     r->type->group_destroy(r->group);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void measure_all(row *rows, int count, double seconds)
 {
     const uint64_t begin = ls_now_ns();
@@ -234,7 +229,7 @@ static void measure_all(row *rows, int count, double seconds)
             rows[i].us[rows[i].rounds++] = measure(&rows[i]);
     }
     for (int i = 0; i < count; i++)
-        qsort(rows[i].us, (size_t)rows[i].rounds, sizeof rows[i].us[0], by_value);
+        sort_values(rows[i].us, rows[i].rounds);
 }
 
 static void print_rows(const row *rows, int count, FILE *json)

@@ -23,7 +23,7 @@
  *
  * 1. Here: add a member to ls_position if the value describes the progress of training, or to
  *    ls_standing if it is a result that the API returns.
- * 2. checkpoint.c: write and read the member.
+ * 2. state.c: write and read the member.
  * 3. A member of ls_position: advance it with each step (ls_count_step in train/account.c) or with
  *    each epoch (record_epoch in train/coordinator.c). A member of ls_standing: copy it from the
  *    result and back (train/saving.c).

@@ -172,8 +172,7 @@ static const char config[] =
     " \"epochs\": 1, \"eval_every\": 1, \"deadline_s\": 0.3, \"optimizer\": {\"name\": \"sgd\", \"lr\": 0.04},"
     " \"model\": {\"layers\": [{\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 10}]}}";
 
-/* Files of more than so many bytes cannot be written; 0: all can. */
-static void limit_files(rlim_t bytes)
+void world_limit_files(unsigned long bytes)
 {
     struct rlimit limit;
     getrlimit(RLIMIT_FSIZE, &limit);
@@ -270,13 +269,13 @@ static void break_down(world *w)
         open_twice(w, run_dir + strlen("run_dir="));
     reader_has_enough = world_chance(w, 6);
     if (recorded && world_chance(w, 2))
-        limit_files(300);
+        world_limit_files(300);
     if (!streamed)
         world_note(w, "ls_trainer_run", ls_trainer_run(t, &w->err));
     for (int i = 0; streamed && i < 4; i++)
         world_note(w, "ls_trainer_step",
                    own_step(t, w->images, w->labels, WORLD_BATCH, NULL, &w->err));
-    limit_files(0);
+    world_limit_files(0);
     ask_for_all(w, t);
     w->call = "ls_trainer_close of a trainer that broke down";
     if (strstr(fault, "stall")) /* the abandoned worker comes back */

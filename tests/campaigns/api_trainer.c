@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 
 static const char config[] =
@@ -404,15 +403,6 @@ static void use_shown(world *w)
 
 /* ---- files ---- */
 
-/* From now on files of more than so many bytes cannot be written; 0: any. */
-static void limit_files(rlim_t bytes)
-{
-    struct rlimit limit;
-    getrlimit(RLIMIT_FSIZE, &limit);
-    limit.rlim_cur = bytes ? bytes : limit.rlim_max;
-    setrlimit(RLIMIT_FSIZE, &limit);
-}
-
 static void save(world *w)
 {
     char path[500];
@@ -428,11 +418,11 @@ static void save(world *w)
     else if (how == 2)
         where = "there/is/no/such/directory";
     if (how == 3)
-        limit_files(1000);
+        world_limit_files(1000);
     w->call = "ls_trainer_save";
     const int status =
         world_note(w, "ls_trainer_save", ls_trainer_save(w->trainer, where, &w->err));
-    limit_files(0);
+    world_limit_files(0);
     if (status == LS_OK && where == path && w->comparable)
         snprintf(w->saved, sizeof w->saved, "%s", path);
     else if (where == path)

@@ -93,6 +93,9 @@ void world_disarm(world *w);
 /* Returns the host whose allocator fails on request, or NULL. */
 const ls_host *world_host(world *w);
 
+/* From now on files of more than `bytes` bytes cannot be written; 0: all can. */
+void world_limit_files(unsigned long bytes);
+
 typedef void world_call(world *w);
 
 /* Calls of pool, registry and collective (api_pools.c), of trainer, snapshots and models

@@ -15,13 +15,17 @@ undisturbed, and a third one reaches the first through the relay and asks to be 
 first two must end with status 0. (The exception are missing bytes: if they are the last ones that
 are sent for a time, they look like a link that is stuck, and after the deadline all hosts stop.)
 
-    flips.py TRAINER --runs 300 [--seed N] [--continue | --arrive] [--only KIND]
+Several runs take place at a time, because most of a run that stops is the wait for a deadline.
+
+    flips.py TRAINER --runs 300 [--seed N] [--continue | --arrive] [--only KIND] [--at-once N]
 """
 import argparse
 import collections
+import concurrent.futures
 import hashlib
 import json
 import os
+import queue
 import random
 import shutil
 import socket
@@ -215,6 +219,30 @@ def make_plan(rng, kind, streams):
     return kind, number, direction, offset, rng
 
 
+def furnish(directory, config, secret):
+    with open(os.path.join(directory, "c.json"), "w") as f:
+        json.dump(config, f)
+    with open(os.path.join(directory, "key"), "wb") as f:
+        os.fchmod(f.fileno(), 0o600)
+        f.write(secret)
+
+
+def damaged_run(a, trainer, directory, n, reference, earlier):
+    """Makes run n. Returns its outcome, whether it is a violation, and a line that describes the run."""
+    rng = random.Random(a.seed * 1000003 + n)
+    kind = a.only or (KINDS[n // 2 % len(KINDS)] if n % 2 else "flip")
+    plans = [make_plan(rng, kind, earlier)]
+    if a.goes_on and n % 2:
+        plans.append(("flip", 4 + rng.randrange(6), rng.randrange(2), rng.randrange(2000), rng))
+    statuses, relay, said = run_hosts(trainer, directory, a.arrive, plans,
+                                      earlier if kind == "replay" and n % 4 == 1 else None)
+    changed = any("was changed on the way" in text for text in said)
+    verdict = judge(statuses, said, weights_of(directory) == reference, a.arrive)
+    outcome = verdict or (f"{kind}: " * (relay.done > 0) + f"damaged {relay.done} times, status "
+                          + ", ".join(map(str, statuses)) + ", named" * changed)
+    return outcome, verdict is not None, f"run {n}: {outcome}: {[plan[:4] for plan in plans]} {said}"
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("trainer")
@@ -223,10 +251,12 @@ def main():
     p.add_argument("--continue", dest="goes_on", action="store_true")
     p.add_argument("--arrive", action="store_true")
     p.add_argument("--only", choices=KINDS)
+    p.add_argument("--at-once", type=int, default=4)
     p.add_argument("--verbose", action="store_true")
     a = p.parse_args()
     trainer = os.path.abspath(a.trainer)
-    directory = tempfile.mkdtemp(prefix="flips")
+    folder = tempfile.mkdtemp(prefix="flips")
+    free = queue.SimpleQueue()  # folders of runs
     config = dict(CONFIG)
     if a.goes_on or a.arrive:
         config["cluster"] = {"deadline_s": 3, "on_host_loss": "continue"}
@@ -234,11 +264,12 @@ def main():
         config["cluster"]["on_arrival"] = "admit"
         config["shards"] = 4
         config["epochs"] = 6
-    with open(os.path.join(directory, "c.json"), "w") as f:
-        json.dump(config, f)
-    with open(os.path.join(directory, "key"), "wb") as f:
-        os.fchmod(f.fileno(), 0o600)
-        f.write(os.urandom(32))
+    secret = os.urandom(32)
+    for i in range(a.at_once):
+        directory = os.path.join(folder, str(i))
+        os.mkdir(directory)
+        furnish(directory, config, secret)
+        free.put(directory)
     subprocess.run([trainer, "c.json", "--quiet"], cwd=directory, check=True,
                    stdout=subprocess.DEVNULL)
     reference = weights_of(directory)
@@ -246,24 +277,22 @@ def main():
     if any(statuses) or weights_of(directory) != reference:
         sys.exit(f"the undamaged run: {statuses} {said}")
     earlier = {key: bytes(s) for key, s in relay.streams.items()}
+
+    def run(n):
+        directory = free.get()
+        try:
+            return damaged_run(a, trainer, directory, n, reference, earlier)
+        finally:
+            free.put(directory)
+
     outcomes, bad = collections.Counter(), 0
-    for n in range(a.runs):
-        rng = random.Random(a.seed * 1000003 + n)
-        kind = a.only or (KINDS[n // 2 % len(KINDS)] if n % 2 else "flip")
-        plans = [make_plan(rng, kind, earlier)]
-        if a.goes_on and n % 2:
-            plans.append(("flip", 4 + rng.randrange(6), rng.randrange(2), rng.randrange(2000), rng))
-        statuses, relay, said = run_hosts(trainer, directory, a.arrive, plans,
-                                          earlier if kind == "replay" and n % 4 == 1 else None)
-        changed = any("was changed on the way" in text for text in said)
-        verdict = judge(statuses, said, weights_of(directory) == reference, a.arrive)
-        outcome = verdict or (f"{kind}: " * (relay.done > 0) + f"damaged {relay.done} times, status "
-                              + ", ".join(map(str, statuses)) + ", named" * changed)
-        outcomes[outcome] += 1
-        bad += verdict is not None
-        if verdict or a.verbose:
-            print(f"run {n}: {outcome}: {[plan[:4] for plan in plans]} {said}", flush=True)
-    shutil.rmtree(directory)
+    with concurrent.futures.ThreadPoolExecutor(a.at_once) as pool:
+        for outcome, violation, line in pool.map(run, range(a.runs)):
+            outcomes[outcome] += 1
+            bad += violation
+            if violation or a.verbose:
+                print(line, flush=True)
+    shutil.rmtree(folder)
     for outcome, count in sorted(outcomes.items()):
         print(f"{count:5d}  {outcome}")
     print(json.dumps({"campaign": "flips", "seed": a.seed, "runs": a.runs, "violations": bad,

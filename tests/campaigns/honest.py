@@ -36,10 +36,10 @@ import subprocess
 import sys
 import tempfile
 import time
-import zlib
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+from file_bytes import npy, png, safetensors  # noqa: E402
 from free_port import free_port  # noqa: E402
 from onnx_bytes import onnx_file, onnx_floats, onnx_node  # noqa: E402
 
@@ -57,29 +57,6 @@ def table(path, rows, draw):
         lines.append(f"{a:.4f},{'' if i % 50 == 7 else f'{b:.4f}'},{kind},{draw.choice([0, 1, 2.5])},{y:.4f},"
                      f"{int(4 * abs(y))},{'rare' if y > 1.6 else 'high' if y > 0 else 'low'}")
     path.write_text("\n".join(lines) + "\n")
-
-
-def npy(path, kind, shape, data):
-    head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}"
-    head += " " * (-(len(head) + 11) % 64) + "\n"
-    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + data)
-
-
-def safetensors(path, tensors):
-    header, at = {}, 0
-    for name, (shape, data) in tensors.items():
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + len(data)]}
-        at += len(data)
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(d for _, d in tensors.values()))
-
-
-def png(path, side, pixels):
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    rows = b"".join(b"\0" + pixels[3 * side * i:3 * side * (i + 1)] for i in range(side))
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)) +
-                     chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
 def network(path):
@@ -100,24 +77,26 @@ def make_data(folder, draw):
     for name, rows in (("train", 512), ("test", 96)):
         table(folder / f"{name}.csv", rows, draw)
         images = draw.randbytes(rows * 64)
-        npy(folder / f"{name}_images.npy", "|u1", (rows, 1, 8, 8), images)
-        npy(folder / f"{name}_classes.npy", "<i4", (rows,),
-            struct.pack(f"<{rows}i", *(images[64 * i] // 64 for i in range(rows))))
+        (folder / f"{name}_images.npy").write_bytes(npy("|u1", (rows, 1, 8, 8), images))
+        classes = struct.pack(f"<{rows}i", *(images[64 * i] // 64 for i in range(rows)))
+        (folder / f"{name}_classes.npy").write_bytes(npy("<i4", (rows,), classes))
         x = [draw.gauss(3, 2) for _ in range(rows * 6)]
-        npy(folder / f"{name}_x.npy", "<f4", (rows, 6), floats(x))
-        npy(folder / f"{name}_votes.npy", "<f4", (rows, 3), floats([float(v > 3) for v in x[:3 * rows]]))
-    tensors = {}
+        (folder / f"{name}_x.npy").write_bytes(npy("<f4", (rows, 6), floats(x)))
+        votes = floats([float(v > 3) for v in x[:3 * rows]])
+        (folder / f"{name}_votes.npy").write_bytes(npy("<f4", (rows, 3), votes))
+    tensors = []
     for name, rows in (("x", 512), ("test_x", 96)):
         x = [draw.gauss(3, 2) for _ in range(rows * 6)]
         y = [v for i in range(rows) for v in (x[6 * i] * 40 - x[6 * i + 1], x[6 * i + 2])]
-        tensors[name], tensors[name.replace("x", "y")] = ([rows, 6], floats(x)), ([rows, 2], floats(y))
-    safetensors(folder / "tensors.safetensors", tensors)
+        tensors += [(name, "F32", [rows, 6], floats(x)), (name.replace("x", "y"), "F32", [rows, 2], floats(y))]
+    (folder / "tensors.safetensors").write_bytes(safetensors(tensors))
     network(folder / "net.onnx")
     for split, count in (("train", 256), ("val", 40)):
         for i in range(count):
             place = folder / "pictures" / split / ("dark" if i % 2 else "light")
             place.mkdir(parents=True, exist_ok=True)
-            png(place / f"{i}.png", 9, bytes(draw.randrange(128) + 100 * (1 - i % 2) for _ in range(3 * 81)))
+            lines = [bytes(draw.randrange(128) + 100 * (1 - i % 2) for _ in range(3 * 9)) for _ in range(9)]
+            (place / f"{i}.png").write_bytes(png(9, lines, kind=2))
     idx = folder / "idx"
     idx.mkdir()
     for name, rows in (("train", 500), ("t10k", 96)):

@@ -12,6 +12,9 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+from file_bytes import npy  # noqa: E402
+
 TRAINER = str(Path(sys.argv[1]).resolve())
 ROWS = 60
 failures = []
@@ -50,11 +53,6 @@ def table(separator, comma):
         return "" if v is None else str(v).replace(".", ",") if comma else str(v)
     lines = [["a", "b", "kind", "value", "class"]] + [[number(a), number(b), t, number(v), c] for a, b, t, v, c in rows()]
     return "".join(separator.join(line) + "\n" for line in lines).encode()
-
-
-def npy(kind, shape, packed):
-    header = str({"descr": kind, "fortran_order": False, "shape": shape}).ljust(117) + "\n"
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + packed
 
 
 def pixel(row, channel, y, x):

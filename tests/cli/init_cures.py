@@ -8,10 +8,10 @@ import re
 import struct
 import sys
 import zipfile
-import zlib
 from pathlib import Path
 
 import data_forms as forms
+import file_bytes
 from data_forms import npy, trainer
 
 ROWS = 60
@@ -47,11 +47,9 @@ def table(name, head, row, encoding="utf-8"):
 
 def png(path, size, pixel, kind=6, depth=8):
     """Writes a PNG file. pixel(x, y): the bytes of a pixel."""
-    body = b"".join(b"\0" + b"".join(pixel(x, y) for x in range(size)) for y in range(size))
-    parts = ((b"IHDR", struct.pack(">IIBBBBB", size, size, depth, kind, 0, 0, 0)), (b"IDAT", zlib.compress(body)), (b"IEND", b""))
+    lines = [b"".join(pixel(x, y) for x in range(size)) for y in range(size)]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in parts))
+    path.write_bytes(file_bytes.png(size, lines, kind, depth))
 
 
 def run(what, *arguments):

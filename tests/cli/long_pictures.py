@@ -12,7 +12,9 @@ import struct
 import subprocess
 import sys
 import tempfile
-import zlib
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
+import file_bytes  # noqa: E402
 
 trainer = os.path.abspath(sys.argv[1])
 SIDE = 8
@@ -24,12 +26,10 @@ SAMPLES = {0: 1, 2: 3, 4: 2, 6: 4}
 def png(path, kind, depth, samples):
     """Writes a PNG file. `samples`: those of all pixels, in one list."""
     line = SIDE * SAMPLES[kind]
-    body = b"".join(b"\0" + struct.pack(f">{line}{'H' if depth == 16 else 'B'}", *samples[at:at + line])
-                    for at in range(0, len(samples), line))
-    parts = ((b"IHDR", struct.pack(">IIBBBBB", SIDE, SIDE, depth, kind, 0, 0, 0)), (b"IDAT", zlib.compress(body)), (b"IEND", b""))
+    lines = [struct.pack(f">{line}{'H' if depth == 16 else 'B'}", *samples[at:at + line])
+             for at in range(0, len(samples), line)]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in parts))
+    path.write_bytes(file_bytes.png(SIDE, lines, kind, depth))
 
 
 def byte(sample):

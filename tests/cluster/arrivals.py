@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""arrivals.py TRAINER [--cases N] [--first F] [--seed S] [--deadline S] [--links]: hosts come to a
-run and are lost.
+"""arrivals.py TRAINER [--cases N] [--first F] [--seed S] [--deadline S] [--links] [--at-once N]: hosts
+come to a run and are lost.
 
 Each host is a network namespace. A run over TCP begins on two or three hosts. Then hosts are lost
 (killed, stopped, cut off, or killed at a stage of a step), and other hosts come; a lost host can
@@ -14,20 +14,25 @@ With --links, a host comes whose links to some of the members are cut by a firew
 resets): all subsets of three and of four members; before the host comes, in the middle of its
 admission, or when it is a member. All members must go on, and the reason must be named. A link on
 which only the members can connect does not count as cut. Without --links, a few of these cases are
-run. Needs root, iproute2 and nftables; without them the test is skipped (77) with the reason.
+run. Several cases take place at a time, each on hosts of its own, because they sleep most of their time.
+Needs root, iproute2 and nftables; without them the test is skipped (77) with the reason.
 """
 
 import argparse
+import concurrent.futures
+import contextlib
 import itertools
 import json
 import os
 import pathlib
+import queue
 import random
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import hosts
@@ -252,13 +257,17 @@ def random_case(test, draw, said):
     test.finish()
 
 
+printing = threading.Lock()
+
+
 def guarded(test, name, case):
     said = []
     try:
-        case(said)
+        case(test, said)
     except Failure as why:
-        print(f"FAILED: {name}: {'; '.join(said)}: {why}", flush=True)
-        test.show()
+        with printing:
+            print(f"FAILED: {name}: {'; '.join(said)}: {why}", flush=True)
+            test.show()
         test.clear()
         return 1
     arrivals = sum(test.arrivals(i) for i in range(1, SPACES + 1))
@@ -363,6 +372,19 @@ def link_cases(every):
                         yield count, apart, how, when
 
 
+def all_cases(args):
+    """Yields the name of each case and the function that plays it."""
+    if not args.cases:
+        for case in link_cases(args.links):
+            yield "links", lambda test, said, c=case: linked(test, *c, said)
+    if not args.cases and not args.links:
+        for case in three_two_four, first_in_the_middle, newcomer_in_the_middle, refused:
+            yield case.__name__, case
+    for number in range(args.first, args.first + args.cases):
+        draw = random.Random(f"{args.seed}-{number}")
+        yield f"case {number} of seed {args.seed}", lambda test, said, d=draw: random_case(test, d, said)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("trainer", type=pathlib.Path)
@@ -371,6 +393,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--deadline", type=float, default=2)
     parser.add_argument("--links", action="store_true", help="all cases of links that are cut")
+    parser.add_argument("--at-once", type=int, default=4)
     args = parser.parse_args()
     sys.stdout.reconfigure(line_buffering=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -379,23 +402,29 @@ def main():
     for tool in ("ip", "unshare", "nft"):
         if not shutil.which(tool):
             hosts.skip(f"{tool} is missing: third_party/setup.sh hosts")
-    failed = 0
-    with tempfile.TemporaryDirectory() as folder, hosts.Hosts(SPACES) as spaces:
+    cases = list(all_cases(args))
+    with contextlib.ExitStack() as stack:
+        pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(args.at_once))
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
         hosts.clean_environment(folder)
-        test = Test(args.trainer.resolve(), spaces, pathlib.Path(folder), args.deadline)
-        test.alone()
-        if not args.cases:
-            cases = list(link_cases(args.links))
-            for case in cases:
-                failed += guarded(test, "links", lambda said, c=case: linked(test, *c, said))
-        if not args.cases and not args.links:
-            for case in three_two_four, first_in_the_middle, newcomer_in_the_middle, refused:
-                failed += guarded(test, case.__name__, lambda said, c=case: c(test, said))
-        for case in range(args.first, args.first + args.cases):
-            draw = random.Random(f"{args.seed}-{case}")
-            failed += guarded(test, f"case {case} of seed {args.seed}", lambda said, d=draw: random_case(test, d, said))
+        free = queue.SimpleQueue()
+        for i in range(args.at_once):
+            place = pathlib.Path(folder, str(i))
+            place.mkdir()
+            test = Test(args.trainer.resolve(), stack.enter_context(hosts.Hosts(SPACES)), place, args.deadline)
+            test.alone()
+            free.put(test)
+
+        def play(case):
+            test = free.get()
+            try:
+                return guarded(test, *case)
+            finally:
+                free.put(test)
+
+        failed = sum(pool.map(play, cases))
     if args.cases or args.links:
-        print(json.dumps({"cases": args.cases or len(cases), "failed": failed}))
+        print(json.dumps({"cases": len(cases), "failed": failed}))
     sys.exit(failed != 0)
 
 

@@ -159,6 +159,14 @@ int gang_fold(gang_member *m, void (*fill)(float *leaf, int shard, size_t floats
     return LS_OK;
 }
 
+void gang_ones(float *leaf, int shard, size_t floats, void *user)
+{
+    (void)shard;
+    (void)user;
+    for (size_t i = 0; i < floats; i++)
+        leaf[i] = 1.0f;
+}
+
 int gang_reduce(gang_member *m, void (*fill)(float *leaf, int shard, size_t floats, void *user),
                 void *user)
 {

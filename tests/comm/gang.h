@@ -58,6 +58,8 @@ void gang_run(gang *g, void (*body)(gang_member *member));
  * writes the values of each shard. */
 int gang_fold(gang_member *member, void (*fill)(float *leaf, int shard, size_t floats, void *user),
               void *user);
+/* A `fill` for gang_fold: each value is 1. */
+void gang_ones(float *leaf, int shard, size_t floats, void *user);
 /* Works like gang_fold, and then merges. */
 int gang_reduce(gang_member *member,
                 void (*fill)(float *leaf, int shard, size_t floats, void *user), void *user);

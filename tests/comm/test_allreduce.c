@@ -300,17 +300,9 @@ static void two_devices_add_up_to_three_on_both(void **state)
 
 /* ---- the fold alone ---- */
 
-static void fill_one(float *leaf, int shard, size_t floats, void *user)
-{
-    (void)shard;
-    (void)user;
-    for (size_t i = 0; i < floats; i++)
-        leaf[i] = 1.0f;
-}
-
 static void keep_cover(gang_member *m)
 {
-    m->status = gang_reduce(m, fill_one, NULL);
+    m->status = gang_reduce(m, gang_ones, NULL);
 }
 
 static void a_fold_leaves_the_cover_of_its_range(void **state)
@@ -467,7 +459,7 @@ static void a_spread_fold_keeps_few_parts(void **state)
             ls_fold_init(&fold, device, leaf, 16, 65536, ranges[k].lo, ranges[k].hi, NULL), LS_OK);
         assert_int_equal(ls_fold_spread(&fold, NULL), LS_OK);
         for (int i = ranges[k].lo; i < ranges[k].hi; i++) {
-            fill_one(ls_fold_leaf(&fold), i, 16, NULL);
+            gang_ones(ls_fold_leaf(&fold), i, 16, NULL);
             assert_int_equal(ls_fold_push(&fold, NULL), LS_OK);
             assert_in_range(fold.depth, 1, LS_PARTIALS_MAX);
         }

@@ -40,14 +40,6 @@ static void expect_all(const gang *g, int status)
                      g->member[r].err.text);
 }
 
-static void fill_one(float *leaf, int shard, size_t floats, void *user)
-{
-    (void)shard;
-    (void)user;
-    for (size_t i = 0; i < floats; i++)
-        leaf[i] = 1.0f;
-}
-
 static void check_and_merge(gang_member *m)
 {
     check_once(m);
@@ -55,7 +47,7 @@ static void check_and_merge(gang_member *m)
         if (m->leaf[i] != 0 || m->total[i] != 0)
             m->status = LS_EINTERNAL; /* these floats stay zero */
     if (m->status == LS_OK)
-        m->status = gang_reduce(m, fill_one, NULL);
+        m->status = gang_reduce(m, gang_ones, NULL);
 }
 
 static void sound_groups_pass_and_can_be_used(void **state)

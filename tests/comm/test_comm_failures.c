@@ -15,14 +15,6 @@
 
 #define FIFTY_MS 50000000u
 
-static void fill_one(float *leaf, int shard, size_t floats, void *user)
-{
-    (void)shard;
-    (void)user;
-    for (size_t i = 0; i < floats; i++)
-        leaf[i] = 1.0f;
-}
-
 /* Aborts the group on the last rank, before that rank merges. */
 static void last_one_aborts(gang_member *m)
 {
@@ -32,12 +24,12 @@ static void last_one_aborts(gang_member *m)
         m->status = LS_EABORTED;
         return;
     }
-    m->status = gang_reduce(m, fill_one, NULL);
+    m->status = gang_reduce(m, gang_ones, NULL);
 }
 
 static void reduce_once(gang_member *m)
 {
-    m->status = gang_reduce(m, fill_one, NULL);
+    m->status = gang_reduce(m, gang_ones, NULL);
 }
 
 static void an_abort_releases_everybody_for_good(void **state)
@@ -60,7 +52,7 @@ static void an_abort_releases_everybody_for_good(void **state)
 static void rank_two_stays_away(gang_member *m)
 {
     if (m->rank != 2)
-        m->status = gang_reduce(m, fill_one, NULL);
+        m->status = gang_reduce(m, gang_ones, NULL);
 }
 
 static void a_timeout_names_the_rank_that_is_missing(void **state)

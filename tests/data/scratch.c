@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -73,6 +74,14 @@ void scratch_loop(scratch *s, const char *name)
 {
     const char *path = scratch_path(s, name);
     assert_int_equal(symlink(path, path), 0);
+}
+
+void scratch_limit(unsigned long bytes)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes && bytes < limit.rlim_max ? bytes : limit.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
 int scratch_setup(void **state)

@@ -32,4 +32,7 @@ void scratch_gzip(scratch *s, const char *name, const void *bytes, size_t count)
 /* Creates a symbolic link to itself: opening it fails with ELOOP, also for root. */
 void scratch_loop(scratch *s, const char *name);
 
+/* From this call on the process cannot write files of more than `bytes` bytes; 0: no limit. */
+void scratch_limit(unsigned long bytes);
+
 #endif

@@ -104,4 +104,4 @@ LS_TESTS(data_beside, "unit")
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
-LS_TESTS_LONG(data_beside, "nightly")
+LS_TESTS_LONG(data_beside, "nightly no-asan")

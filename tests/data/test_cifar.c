@@ -5,6 +5,7 @@
 #include "data/ration.h"
 #include "data/scratch.h"
 #include "runner.h"
+#include "train/train_fixture.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -297,6 +298,14 @@ static void trailing_bytes_are_refused(void **state)
     }
 }
 
+/* Returns the next length to which a file of `cut` bytes is cut. Builds with a sanitizer try every
+ * seventh length, and near the ends of a record every length. */
+static long shorter(long cut)
+{
+    const long in_record = cut % RECORD;
+    return cut - (SLOW_BUILD && in_record > 48 && in_record < RECORD - 48 ? 7 : 1);
+}
+
 static void a_plain_file_cut_at_any_byte_never_opens(void **state)
 {
     scratch *s = *state;
@@ -308,7 +317,7 @@ static void a_plain_file_cut_at_any_byte_never_opens(void **state)
                  "/%s: expected 3 records of 3073 bytes, found the end of the file before byte "
                  "9219; fetch it again",
                  names[i]);
-        for (long cut = BYTES - 1; cut > 0; cut--) {
+        for (long cut = BYTES - 1; cut > 0; cut = shorter(cut)) {
             assert_int_equal(truncate(scratch_path(s, names[i]), cut), 0);
             refuses(s, 1, LS_EDATA, message);
         }

@@ -18,7 +18,9 @@ import shutil
 import struct
 import subprocess
 import sys
-import zlib
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
+from file_bytes import npy, png, safetensors  # noqa: E402
 
 SIDE = 28
 TINY = {"name": "tiny", "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 3}]}, "batch_size": 32,
@@ -34,28 +36,6 @@ def shown(page):
             yield command
 
 
-def png(path):
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    rows = b"".join(b"\0" + bytes((x * y) % 256 for x in range(SIDE)) for y in range(SIDE))
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", SIDE, SIDE, 8, 0, 0, 0, 0))
-                     + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
-
-
-def npy(path, kind, shape, data):
-    header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
-    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + data)
-
-
-def safetensors(path, tensors):
-    header, at = {}, 0
-    for name, kind, shape, data in tensors:
-        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + len(data)]}
-        at += len(data)
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(t[3] for t in tensors))
-
-
 def furnish(folder, root):
     rows = 90
     x = bytes(i * 7 % 256 for i in range(rows * SIDE * SIDE))
@@ -64,9 +44,10 @@ def furnish(folder, root):
     (folder / "arrays.json").write_text(json.dumps({**TINY, "data": {
         "name": "npy", "path": ".", "x": "x.npy", "y": "y.npy", "validation": 0.2}}))
     (folder / "examples").symlink_to(root / "examples")
-    npy(folder / "x.npy", "|u1", (rows, SIDE, SIDE), x)
-    npy(folder / "y.npy", "<i4", (rows,), y)
-    safetensors(folder / "my.safetensors", [("x", "U8", [rows, SIDE, SIDE], x), ("y", "I32", [rows], y)])
+    (folder / "x.npy").write_bytes(npy("|u1", (rows, SIDE, SIDE), x))
+    (folder / "y.npy").write_bytes(npy("<i4", (rows,), y))
+    (folder / "my.safetensors").write_bytes(
+        safetensors([("x", "U8", [rows, SIDE, SIDE], x), ("y", "I32", [rows], y)]))
     (folder / "wine.csv").write_text("acid,sugar,quality\n" + "".join(f"{i % 7},{i % 5}.5,{i % 3}\n" for i in range(rows)))
     (folder / "rare.csv").write_text("a,b,y\n" + "".join(f"{i % 7},{i % 5}.5,{'no' if i % 9 else 'yes'}\n" for i in range(rows)))
     (folder / "table.json").write_text(json.dumps({**TINY, "data": {
@@ -76,7 +57,7 @@ def furnish(folder, root):
         (folder / "photos" / label).mkdir(parents=True)
         for i in range(12):
             (folder / "photos" / label / f"{i}.pgm").write_bytes(b"P5 70 66 255\n" + bytes((i * j) % 256 for j in range(70 * 66)))
-    png(folder / "picture.png")
+    (folder / "picture.png").write_bytes(png(SIDE, [bytes((x * y) % 256 for x in range(SIDE)) for y in range(SIDE)]))
     (folder / "boot.pgm").write_bytes(b"P5 28 28 255\n" + bytes((i * j) % 256 for j in range(SIDE) for i in range(SIDE)))
 
 

@@ -117,7 +117,7 @@ static void whole_numbers_are_printed_as_they_are(void **state)
     assert_string_equal(text, wanted);
 }
 
-LS_TESTS(json_shortest, "unit")
+LS_TESTS(json_shortest, "unit no-tsan")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_numbers_are_printed_as_the_c_library_does),
@@ -127,4 +127,4 @@ LS_TESTS(json_shortest, "unit")
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
-LS_TESTS_LONG(json_shortest, "nightly")
+LS_TESTS_LONG(json_shortest, "nightly no-asan no-tsan")

@@ -477,7 +477,7 @@ static void resnets_memory_is_planned_well(void **state)
     free_model(m);
 }
 
-LS_TESTS(nn_graph_run, "integration")
+LS_TESTS(nn_graph_run, "integration no-tsan")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(running_statistics_are_means_over_rows_of_shards),

@@ -793,7 +793,7 @@ static void failed_allocations_leak_nothing(void **state)
     scratch_end(&s);
 }
 
-LS_TESTS(nn_safetensors, "integration")
+LS_TESTS(nn_safetensors, "integration no-tsan")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_saved_is_loaded_bit_for_bit),

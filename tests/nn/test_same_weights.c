@@ -273,7 +273,7 @@ static void kept_weights_are_counted(void **state)
     close_bench(&b);
 }
 
-LS_TESTS(nn_same_weights, "unit")
+LS_TESTS(nn_same_weights, "unit no-tsan")
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_follow_the_weights),
                                        cmocka_unit_test(gradients_follow_updates_by_pieces),

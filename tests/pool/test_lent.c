@@ -5,6 +5,7 @@
 
 #include "pool/pool.h"
 #include "runner.h"
+#include "times.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -15,18 +16,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #define MS UINT64_C(1000000)
 #define WORKERS_MAX 8
-
-static void nap(long ms)
-{
-    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
-    nanosleep(&t, NULL);
-}
 
 /* Results of hooks and jobs: plain memory, whose visibility the pool guarantees. */
 struct scene {

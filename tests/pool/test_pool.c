@@ -4,6 +4,7 @@
 
 #include "pool/pool.h"
 #include "runner.h"
+#include "times.h"
 
 #include <dirent.h>
 #include <pthread.h>
@@ -15,19 +16,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #define MS UINT64_C(1000000)
 #define WORKERS 4
-
-static void nap(long ms)
-{
-    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
-    nanosleep(&t, NULL);
-}
 
 static ls_pool *new_pool(ls_pool_options o)
 {
@@ -543,13 +537,6 @@ static void threads_carry_the_pools_name_and_their_index(void **state)
     assert_int_equal(ls_pool_wait(pool, LS_FOREVER, NULL), LS_OK);
     assert_string_equal(name, "a-rather-long/3\n");
     ls_pool_destroy(pool, LS_FOREVER, NULL);
-}
-
-static uint64_t cpu_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 /* Tests few workers, which have a CPU each and spin before they sleep, and many workers, which do

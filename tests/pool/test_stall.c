@@ -2,6 +2,7 @@
 /* Tests workers that stall: the pool abandons them, continues without them, and can be destroyed
  * while they still hang. */
 #include "runner.h"
+#include "times.h"
 
 #include <lockstep/pool.h>
 
@@ -23,12 +24,6 @@
 
 #define MS UINT64_C(1000000)
 #define WORKERS 4
-
-static void nap(long ms)
-{
-    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
-    nanosleep(&t, NULL);
-}
 
 /* Everything that a round of a test shares with its workers. An abandoned worker can continue after
  * the round, so a scene is static, or is freed after the worker's thread has ended. */
@@ -484,4 +479,4 @@ LS_TESTS(pool_stall, "integration")
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
-LS_TESTS_LONG(pool_stall, "nightly")
+LS_TESTS_LONG(pool_stall, "nightly no-asan")

@@ -12,18 +12,9 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static void limit_files(rlim_t bytes)
-{
-    struct rlimit limit;
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
-    limit.rlim_cur = bytes < limit.rlim_max ? bytes : limit.rlim_max;
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-}
 
 static void emit(ls_sink *sink, int number)
 {
@@ -54,9 +45,9 @@ static void what_could_not_be_written_is_the_end_of_the_file(void **state)
     assert_int_equal(ls_sink_jsonl(&sink, path, NULL, NULL, &err), LS_OK);
     for (int i = 0; i < 6; i++)
         emit(sink, i);
-    limit_files(40); /* two records of 16 bytes, and half a third */
+    scratch_limit(40); /* two records of 16 bytes, and half a third */
     assert_int_equal(flush(sink, &mark, &err), LS_EIO);
-    limit_files(RLIM_INFINITY); /* there is room again: too late */
+    scratch_limit(0); /* there is room again: too late */
     for (int i = 6; i < 12; i++)
         emit(sink, i);
     assert_int_equal(flush(sink, &mark, &again), LS_EIO);

@@ -7,29 +7,19 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 enum { LONG = 70000 }; /* length of a record that is longer than the buffer of a file */
 
 static const ls_log_kind lines = {true, "metrics", "free some space"};
 
-/* Limits the size of the files that this process writes. */
-static void limit_files(rlim_t bytes)
-{
-    struct rlimit limit;
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
-    limit.rlim_cur = bytes < limit.rlim_max ? bytes : limit.rlim_max;
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-}
-
 /* Appends "first" and then a long record to a new file. The file has space for `space` bytes of the
  * long record with its newline. Checks that the file has only the complete records. */
-static void put_long_into(rlim_t space)
+static void put_long_into(unsigned long space)
 {
     static char record[LONG];
     static const char first[] = "first";
-    const rlim_t begun = sizeof first; /* length of the record and its newline */
+    const unsigned long begun = sizeof first; /* length of the record and its newline */
     const bool fits = space > LONG;
     scratch s;
     ls_log_file *f;
@@ -41,9 +31,9 @@ static void put_long_into(rlim_t space)
     const char *path = scratch_path(&s, "f");
     must(ls_log_file_open(&f, path, LS_LOG_FILE_NEW, &lines, NULL, &err), &err);
     must(ls_log_file_put(f, first, strlen(first), &err), &err);
-    limit_files(begun + space);
+    scratch_limit(begun + space);
     const int status = ls_log_file_put(f, record, sizeof record, &err);
-    limit_files(RLIM_INFINITY); /* there is space again: too late */
+    scratch_limit(0); /* there is space again: too late */
     if (fits)
         must(status, &err);
     else

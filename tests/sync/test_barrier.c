@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "runner.h"
+#include "times.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -12,18 +13,11 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #define MS UINT64_C(1000000)
 #define RANKS_MAX 8
-
-static void nap(long ms)
-{
-    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
-    nanosleep(&t, NULL);
-}
 
 /* Everything that a group of ranks shares. The counters are plain memory, which only the barrier
  * protects. ThreadSanitizer checks that protection. */
@@ -365,4 +359,4 @@ LS_TESTS(sync_barrier, "integration")
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
-LS_TESTS_LONG(sync_barrier, "nightly")
+LS_TESTS_LONG(sync_barrier, "nightly no-asan")

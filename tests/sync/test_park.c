@@ -26,6 +26,7 @@
 #include "base/clock.h"
 #include "pool/pool.h"
 #include "runner.h"
+#include "times.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -35,7 +36,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -49,12 +49,6 @@ struct flag {
 static bool is_set(void *arg)
 {
     return atomic_load_explicit(&((struct flag *)arg)->value, memory_order_acquire) != 0;
-}
-
-static void nap(long ms)
-{
-    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
-    nanosleep(&t, NULL);
 }
 
 static void ready_means_no_waiting(void **state)
@@ -138,13 +132,6 @@ static void one_wake_up_is_for_every_waiter(void **state)
 }
 
 /* Returns the CPU time of this process in nanoseconds. */
-static uint64_t cpu_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static void a_parked_thread_uses_no_cpu(void **state)
 {
     (void)state;
@@ -356,4 +343,4 @@ LS_TESTS(sync_park, "integration")
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
-LS_TESTS_LONG(sync_park, "nightly")
+LS_TESTS_LONG(sync_park, "nightly no-asan")

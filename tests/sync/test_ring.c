@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "runner.h"
+#include "times.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -13,7 +14,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -28,12 +28,6 @@ static int pop(ls_ring *ring, void *item, uint64_t deadline_ns, ls_error *err)
 static void open_ring(ls_ring *ring, size_t item_size, size_t capacity)
 {
     assert_int_equal(ls_ring_init(ring, NULL, item_size, capacity, NULL), LS_OK);
-}
-
-static void nap(long ms)
-{
-    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
-    nanosleep(&t, NULL);
 }
 
 static void ring_delivers_items_in_order(void **state)
@@ -512,4 +506,4 @@ LS_TESTS(sync_ring, "integration")
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
-LS_TESTS_LONG(sync_ring, "nightly")
+LS_TESTS_LONG(sync_ring, "nightly no-asan")
