@@ -20,10 +20,10 @@ typedef struct ls_augment {
 } ls_augment;
 
 /* Returns the dataset row with which row r of a batch is mixed: the next row of the shard, or, for
- * the last row of the shard, the first row of the shard. (A *shard* is a part of a minibatch,
- * computed in one or several batches.) `rows` [count] are the dataset rows of the batch. They lie
- * inside a larger array, the rows of the shard: `before` rows of the shard precede rows[0], and
- * `after` rows follow rows[count − 1]. */
+ * the last row of the shard, the first row of the shard. (A shard is computed in one or several
+ * batches.) `rows` [count] are the dataset rows of the batch. They lie inside a larger array, the
+ * rows of the shard: `before` rows of the shard precede rows[0], and `after` rows follow
+ * rows[count − 1]. */
 LS_ANYWHERE uint32_t ls_mixed_row(const uint32_t *rows, int count, int r, uint32_t before,
                                   uint32_t after)
 {

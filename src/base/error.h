@@ -36,12 +36,11 @@ int ls_callback_result(ls_error *err, int status, const ls_error *told, const ch
 const char *ls_reason(char out[LS_REASON], int error);
 
 /* Returns the candidate that is nearest to `word`, for messages such as "did you mean …?", or NULL
- * if no candidate is near. A candidate is *near* if a small number of edits turns `word` into it:
- * at most one edit for a word of up to three letters, two for a word of up to eight, and a third of
- * the letters for a longer word. An *edit* inserts, drops or replaces a letter, or swaps two
- * adjacent letters. The case of ASCII letters is ignored. Of equally near candidates the first is
- * returned. No candidate is near if the candidate or the word has more than 63 bytes. Allocates
- * nothing. */
+ * if no candidate is near. A candidate is *near* if few edits turn `word` into it: at most one edit
+ * for a word of up to three letters, two for a word of up to eight, and a third of the letters for
+ * a longer word. An *edit* inserts, drops or replaces a letter, or swaps two adjacent letters. The
+ * case of ASCII letters is ignored. Of equally near candidates the first is returned. No candidate
+ * is near if the candidate or the word has more than 63 bytes. Allocates nothing. */
 const char *ls_closest(const char *word, const char *const *candidates, size_t count);
 
 #endif

@@ -9,9 +9,8 @@
  *     ls_cluster_close(c)
  *
  * Words. The *transport* carries messages between the members (<lockstep/sys/transport.h>). A *sign
- * of life* is a short message by which a member shows that it still runs. The *deadline* is the
- * longest time that a member may be silent. The *group* is the set of present members; a member's
- * number is its position in the group.
+ * of life* is a short message by which a member shows that it still runs. The *host group* is the
+ * set of present members; a member's number is its position in the host group.
  *
  * Threads. A *progress thread* owns the transport. A *caller* is the thread that calls a function
  * below. An *order* is a command of a caller to the progress thread: to join, to gather data, to
@@ -214,13 +213,12 @@ void ls_cluster_end_all(ls_cluster *cluster, const char *why);
 /* ---- sums over the shard tree ------------------------------------------------------------------
  *
  * The leaves of the tree are the shards of the minibatch, which are distributed evenly over the
- * members. The *nodes* of a member are the fewest tree nodes that together contain exactly its
- * shards (ls_tree_cover); the member has computed the sum of each of them. The sum of a node is an
- * array of floats, the *arena*: the gradients of all parameters. The arena is cut into *pieces*.
- * Each piece has an owner; the members own pieces in turn. The owner of a piece receives this piece
- * of every node of every member. It makes the additions above these nodes in the tree, and sends
- * the result to all members. The first pieces are added and sent back while later pieces are still
- * in transit, or have not been computed yet. */
+ * members. The *nodes* of a member are the cover of its shards (ls_tree_cover); the member has
+ * computed the sum of each of them, an arena. The arena is cut into *pieces*. Each piece has an
+ * owner; the members own pieces in turn. The owner of a piece receives this piece of every node of
+ * every member. It makes the additions above these nodes in the tree, and sends the result to all
+ * members. The first pieces are added and sent back while later pieces are still in transit, or
+ * have not been computed yet. */
 
 /* Computes which shards a member has: numbers *lo to *hi − 1. */
 void ls_cluster_span(const ls_cluster *cluster, int shards, int member, int *lo, int *hi);

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The progress thread, which owns the transport to the other members (processes) of the run. It
- * executes one *order* of its callers at a time: to join, to gather data, to sum, to regroup or to
- * close (cluster.h). During and between orders it sends signs of life, and watches the signs of
- * life of the other members (watch.c).
+/* The progress thread, which executes one order of its callers at a time (cluster.h). During and
+ * between orders it sends signs of life, and watches the signs of life of the other members
+ * (watch.c).
  *
- * Words of this file (cluster.h, progress.h): the *transport* is the code that carries
- * messages (ls_transport), such as TCP. The *caller* is the thread that calls the functions of
- * cluster.h. A *loss* is the loss of another member after which the remaining members regroup; a
- * *fault* is any other failure, after which every order fails (c->fault holds either). A *part* of
- * a gather is the data of one member. */
+ * c->fault holds a loss or a fault. A *part* of a gather is the data of one member. */
 #include "cluster/progress.h"
 #include "base/clock.h"
 #include "base/digest.h"

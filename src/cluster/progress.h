@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Internals of the cluster (the group of processes of a run), shared by the files of this
- * directory. cluster.h explains the words member, caller, order, group, fault, loss, node, arena
- * and piece. An *order* is a command of a caller to the progress thread; *memory order* has its
- * meaning in C11.
+/* Internals of the cluster, shared by the files of this directory. An order is one in the sense of
+ * cluster.h; *memory order* has its meaning in C11.
  *
  * A *peer* is another member. A *control message* is a message outside of orders: a sign of life,
  * or the last message that a member sends to a peer on a transport. A *request* is a transfer

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sums over the shard tree: a reduce-scatter followed by an all-gather, piece by piece. cluster.h
- * explains the words. A *node* of a member is an array that has the sum of some of its shards; a
- * *piece* is a range of the array's floats. Piece p is owned by member p modulo the number of
- * members. For each piece:
+/* Sums over the shard tree (cluster.h): a reduce-scatter followed by an all-gather, piece by piece.
+ * Piece p is owned by member p modulo the number of members. For each piece:
  *
  *     every member    sends this piece of each of its nodes to the owner
  *     the owner       adds this piece of all nodes as the tree prescribes (add_piece), and sends

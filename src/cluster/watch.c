@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Faults, signs of life, and the watch over the other members (processes) of a run. All functions
- * run on the progress thread.
+/* Faults, signs of life, and the watch over the other members of a run. All functions run on the
+ * progress thread.
  *
  * Problem. A member that dies, or whose host is cut off, sends nothing. The other members wait for
- * its part of an *order*, a command that all members execute together, such as a sum or a gather
- * (cluster.h). This watch ends their wait. A network can also deliver short messages and lose long
- * messages. (Error messages call a sum or a gather an "exchange".)
+ * its part of an order, such as a sum or a gather (cluster.h). This watch ends their wait. A
+ * network can also deliver short messages and lose long messages. (Error messages call a sum or a
+ * gather an "exchange".)
  *
  * Signs of life. Each member sends a short message to every other member at a fixed interval:
- * ALIVE_NS, or an eighth of the deadline if that is shorter (send_alive). The *deadline* is the
- * longest time that a member may be silent. The progress thread calls ls_watch_check every few
- * milliseconds. This function measures two durations:
+ * ALIVE_NS, or an eighth of the deadline if that is shorter (send_alive). The progress thread calls
+ * ls_watch_check every few milliseconds. This function measures two durations:
  *
  *     silent_ns   for each peer (other member): since the last message from the peer arrived
  *     stuck_ns    for the order: since data of the order last moved, counted while all members

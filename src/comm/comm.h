@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Communicators of the library, which sum the ranks' gradients in host memory.
  *
- * A rank is one worker of the run. Each minibatch is cut into *shards*, and a rank computes the
- * gradients of some of them. It adds these gradients to a few *partial sums*, each in an *arena*
- * (one array with the gradients of all parameters). Then it needs the *total*, the sum over all
- * ranks. The public header <lockstep/sys/communicator.h> declares the table of functions of a
- * communicator (ls_comm_type) and says what groups and communicators guarantee and how they fail.
- * It also defines the shard tree: the fixed binary tree whose leaves are the shards of a minibatch.
- * The tree prescribes the order of all additions. To *merge* is to add the partial sums of all
- * ranks. Two communicators merge in host memory:
+ * <lockstep/sys/communicator.h> says what groups and communicators guarantee and how they fail, and
+ * defines the terms. Two communicators merge in host memory:
  *
  *     ordered   an all-reduce in two phases. Each rank sums one chunk of the arena over all ranks'
  *               partial sums, in the order of the shard tree; then each rank copies the other
@@ -43,14 +37,14 @@ const ls_comm_type *ls_comm_find(const ls_comm_type *const *types, const char *n
 
 /* ---- fold ------------------------------------------------------------------------------------- *
  * A *fold* sums the gradients of one worker's own shards, in the order of the shard tree, while the
- * worker computes the gradients. The communicator then merges the partial sums of all workers.
+ * worker computes the gradients.
  *
  * The worker computes the gradients of its shards lo … hi − 1 one after another. It computes each
  * gradient in the same arena, the *leaf arena*, and then pushes the gradient: the gradient becomes
  * the topmost entry of a small stack of partial sums. Each entry is the sum over the leaves of one
  * node of the tree. A push adds the two topmost entries for as long as they are the two halves
- * (children) of a node. After the last push the stack holds one entry for each node of the *cover*
- * (ls_tree_cover): the fewest nodes that together contain exactly the worker's shards.
+ * (children) of a node. After the last push the stack holds one entry for each node of the cover of
+ * the worker's shards (ls_tree_cover).
  *
  * Spread mode (ls_fold_spread), for devices that compute into any host memory: each gradient is
  * computed in an arena of its own and stays there, so nothing is copied. A push adds nothing.
@@ -144,8 +138,7 @@ void ls_fold_push_left(ls_fold *fold);
  *     ls_piece            computes a part of the total; any number of calls
  *     ls_pieces_end       ends with a barrier, after which no rank reads the partial sums of others
  *
- * The barrier of ls_pieces_begin is the *commit point*: either every rank returns LS_OK and can
- * compute the whole total, or no rank does.
+ * The barrier of ls_pieces_begin is the commit point.
  *
  * If a rank fails after the commit point, the other ranks can still compute the total, because the
  * arrays of the failed rank stay allocated and unchanged until every other rank has reported the

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Data structures of the engine, shared by the files of this folder only. Terms (see
- * engine/engine.h): the *coordinator* is the thread that hands out work; a *range* is one step or a
- * few consecutive steps, a *job* is other work of all workers; the live workers form a *group*,
- * which merges (all-reduces) gradients; a *fold* is a worker's partial sums of gradients; a *deal*
- * is the object from which workers take shards. */
+/* Data structures of the engine, shared by the files of this folder only. */
 #ifndef ENGINE_STATE_H
 #define ENGINE_STATE_H
 

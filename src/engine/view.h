@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Observation of an engine: no function in this file changes what is computed. Terms (see
- * engine/engine.h): the *coordinator* is the thread that hands out work; a *range* is one step or a
- * few consecutive steps; a *job* is other work of all workers; rows are *resident* if the devices
- * hold them during the whole run, or *streamed* if they are read shortly before their step. Only
- * the coordinator calls these functions. It may call them at any time unless a comment says
- * otherwise. */
+/* Observation of an engine: no function in this file changes what is computed. Only the coordinator
+ * calls these functions. It may call them at any time unless a comment says otherwise. */
 #ifndef ENGINE_VIEW_H
 #define ENGINE_VIEW_H
 

@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Waiting: the coordinator waits for the reports of a step, or for the end of a job, and watches
- * the workers' signs of life meanwhile. Terms (see engine/engine.h): a *range* is one step or a few
- * consecutive steps, sent to a worker at once; a *merge* is an all-reduce, in which the workers of
- * a *group* add their gradients; a *job* is other work of all workers, such as an evaluation.
+ * the workers' signs of life meanwhile.
  *
  * A worker is *awaited* if it has not yet sent the report or ended the job for which the
  * coordinator waits. While it waits, the coordinator reads the heartbeat of each awaited worker
- * every LS_NAP_NS. A heartbeat is a counter that the worker increments, together with the *place*,
- * the number of the phase of its work. A worker that shows no sign of life for longer than
- * deadline_ns is declared stalled. Time during which the worker could not run (the process was
- * stopped, or no CPU was free) does not count (sync/heartbeat.h). A worker that waits for other
- * workers in a merge cannot show signs of life. Its silence is therefore taken to be the shortest
- * silence of all awaited workers. All functions run on the coordinator's thread.
- */
+ * every LS_NAP_NS. A worker that shows no sign of life for longer than deadline_ns is declared
+ * stalled. Time during which the worker could not run (the process was stopped, or no CPU was free)
+ * does not count (sync/heartbeat.h). A worker that waits for other workers in a merge cannot show
+ * signs of life. Its silence is therefore taken to be the shortest silence of all awaited workers.
+ * All functions run on the coordinator's thread. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"

@@ -1,14 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The jobs of a worker. A *job* is work of all workers that is not a step. It runs on the worker's
- * thread, with the worker's device and *replica* (its copy of the model).
- *
- * Words of this file (engine/engine.h):
- *
- *     arena       one array with a value for each parameter of the model
- *     group       the live workers, which merge (all-reduce) gradients into the *total*
- *     fold        a worker's partial sums of gradients
- *     feed        the buffer for training rows that are read shortly before their step
- *     exchange    the memory through which coordinator and jobs pass weights and results */
+/* The jobs of a worker, which run on its thread with its device and replica. */
 #include "engine/worker.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -42,13 +33,11 @@ static int list_shard_sizes(uint32_t sizes[SIZES], int *trained, const ls_engine
                               ls_evaluation_batch(batch, shards), shards);
 }
 
-/* Returns the replica's arena that corresponds to the exchange's array state.slot[i]. Such an arena
- * or array, a *slot*, holds one value of the optimizer for each parameter, such as a momentum.
- * Usually the result is the replica's slot `i`. There is one exception, if a moving average of the
- * weights is kept. The exchange has the average in state.canonical, its array for the weights that
- * are evaluated and saved, and the trained weights in slot number `average`. The replica has the
- * trained weights in its weight arena, and the average in slot number `average`. So the result for
- * slot number `average` is the weight arena. */
+/* Returns the replica's arena that corresponds to the exchange's array state.slot[i]. Usually the
+ * result is the replica's slot `i`. There is one exception, if a moving average of the weights is
+ * kept. The exchange has the average in state.canonical and the trained weights in slot number
+ * `average`. The replica has the trained weights in its weight arena, and the average in slot
+ * number `average`. So the result for slot number `average` is the weight arena. */
 static float *arena_of(const ls_train_worker *w, int i)
 {
     ls_replica *r = w->replica;

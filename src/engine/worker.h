@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Declarations for the files whose functions run on a worker's thread. Terms (see engine/engine.h):
- * a *job* is work of all workers that is not a step; a *range* is one step or a few consecutive
- * steps; the live workers form a *group*, which merges (all-reduces) gradients; the *exchange* is
- * the memory through which coordinator and jobs pass weights and results.
+/* Declarations for the files whose functions run on a worker's thread.
  *
  *     worker.c         jobs other than training: opening, joining, evaluation, reading back
- *     worker_step.c    steps: in parts together with other workers, or whole as device launches
- */
+ *     worker_step.c    steps: in parts together with other workers, or whole as device launches */
 #ifndef ENGINE_WORKER_H
 #define ENGINE_WORKER_H
 

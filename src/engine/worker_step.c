@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The steps of a worker, which it runs in one of two ways. Terms (see engine/engine.h): a *range*
- * is one step or a few consecutive steps, sent to a worker at once; a *group* is the set of workers
- * that merge (all-reduce) their gradients; a *fold* is the set of partial sums of a worker's
- * shards; the *tail* of a gradient is its last floats, with loss, correct rows and rows. A *launch*
- * is work that a device executes as a unit (nn/replica.h).
+/* The steps of a worker, which it runs in one of two ways.
  *
  * In parts: the worker computes the gradients of its shards, merges them with the gradients of the
  * other workers, and applies the update. A range then usually has one step. If there are no other
@@ -19,8 +15,7 @@
  * that step nor the steps that are enqueued after it. The worker sees the loss when it reads the
  * result of the launch. It handles the step as any other skipped step. If the run continues, the
  * worker then enqueues the later steps again. The results are therefore the same as if each step
- * had been enqueued after the end of the step before.
- */
+ * had been enqueued after the end of the step before. */
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/error.h"

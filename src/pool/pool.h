@@ -8,17 +8,16 @@
  *
  * The owner pushes jobs into the workers' inboxes, each of which is a ring with one producer and
  * one consumer (sync/ring.h). The owner sleeps on the park word `owner`, and a worker sleeps on its
- * own park word `idle` (sync/park.h: a word on which threads sleep with futex). No lock is taken
- * for a job that succeeds. Two counters of each worker tell how many of its jobs are pending:
- * `submitted`, which the owner writes, and `finished`, which the worker writes.
+ * own park word `idle` (sync/park.h). No lock is taken for a job that succeeds. Two counters of
+ * each worker tell how many of its jobs are pending: `submitted`, which the owner writes, and
+ * `finished`, which the worker writes.
  *
  * Memory order of a job. Everything that the owner wrote before submitting a job happens before the
  * job, because the push is a release and the pop is an acquire. Everything that the job wrote
  * happens before what the owner does after it has seen the job finished: the worker stores
  * `finished` with release order after the job, and the owner loads `finished` with acquire order.
  * Only the worker's thread stores `finished`, each time after all its earlier jobs. So a load of
- * any later value makes the writes of the earlier jobs visible as well.
- */
+ * any later value makes the writes of the earlier jobs visible as well. */
 #ifndef POOL_POOL_H
 #define POOL_POOL_H
 
