@@ -1,13 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Writes, reads, lists and removes checkpoint files.
- *
- * Words of this file (checkpoint.h):
- *
- *     position    how far the training has come: epochs, steps, sums
- *     standing    the position and the results so far
- *     state       everything in a checkpoint except weights and optimizer states
- *     slot        an array of the optimizer with one value for each parameter
- *     mark        length and checksum of the metrics file when the checkpoint was saved */
+/* Writes, reads, lists and removes checkpoint files. */
 #include "checkpoint/chain.h"
 
 #include "base/error.h"

@@ -14,8 +14,7 @@
  * *standing* of a run is its position and the results that the API returns (ls_result). The *state*
  * of a run is everything in a checkpoint except weights and optimizer states: the standing, the
  * length of the metrics file, and data about the run that are checked when the run is resumed (data
- * set, recipe, number of shards). The *recipe* is the part of the config on which the weights
- * depend. A *shard* is a part of a minibatch, for which one worker computes the gradient.
+ * set, recipe, number of shards).
  *
  * Threads: any thread; no two threads may use the same file at the same time.
  *
@@ -27,8 +26,7 @@
  * 3. A member of ls_position: advance it with each step (ls_count_step in train/account.c) or with
  *    each epoch (record_epoch in train/coordinator.c). A member of ls_standing: copy it from the
  *    result and back (train/saving.c).
- * 4. train/README.md, "Checkpoints": describe it.
- */
+ * 4. train/README.md, "Checkpoints": describe it. */
 #ifndef CHECKPOINT_H
 #define CHECKPOINT_H
 

@@ -371,8 +371,7 @@ static int check_data(const ls_state *s, const ls_successor *run, ls_error *err)
                    (unsigned)s->data_crc32);
 }
 
-/* Checks that the checkpoint's position exists in `run`. The position is a part of the standing
- * (the position and the results so far, checkpoint.h). `epoch` is the index of the current epoch,
+/* Checks that the checkpoint's position exists in `run`. `epoch` is the index of the current epoch,
  * `step` the number of steps done in it, and `steps` the number of steps done in all epochs. The
  * message calls `step` the position, and counts epochs from 1. */
 static int check_position(const ls_resumed *r, const ls_successor *run, ls_error *err)

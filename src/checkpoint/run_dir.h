@@ -42,11 +42,10 @@ void ls_run_dir_name(char *path, size_t size, time_t begun, const char *name, in
  * run), LS_EAGAIN (another process trains there), LS_ENOMEM. */
 int ls_run_dir_make(ls_run_files *files, const char *wanted, const ls_config *config,
                     const ls_host *host, ls_error *err);
-/* Does the same as ls_run_dir_make for a *member*, a process of a run over several hosts. After
- * another host was lost, the member writes the run's files on the disk of its own host. If the
- * usual path of the run's directory is DIR, the member's directory is DIR.member-N, where N is
- * `member`. If a run has used that directory, the name is DIR.member-N-2, and so on. Errors: those
- * of ls_run_dir_make. */
+/* Does the same as ls_run_dir_make for a member of a run over several hosts. After another host was
+ * lost, the member writes the run's files on the disk of its own host. If the usual path of the
+ * run's directory is DIR, the member's directory is DIR.member-N, where N is `member`. If a run has
+ * used that directory, the name is DIR.member-N-2, and so on. Errors: those of ls_run_dir_make. */
 int ls_run_dir_make_apart(ls_run_files *files, int member, const ls_config *config,
                           const ls_host *host, ls_error *err);
 

@@ -45,9 +45,8 @@ int ls_saver_wait(struct ls_saver *saver, ls_error *err);
  * ls_saver_save has returned its error, or `saver` is NULL. The error belongs to the saver. */
 const ls_error *ls_saver_unsaved(const struct ls_saver *saver);
 
-/* Saves a checkpoint. Saves nothing if the last saved checkpoint has the same standing (position
- * and results of the run). Durations in the standing are not compared, because they grow even while
- * nothing is trained.
+/* Saves a checkpoint. Saves nothing if the last saved checkpoint has the same standing. Durations
+ * in the standing are not compared, because they grow even while nothing is trained.
  *
  * - state: the run's state; the saver itself sets its recipe, metrics and data_crc32
  * - values: the saver reads these arrays until the save is done (ls_saver_wait)

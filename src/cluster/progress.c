@@ -143,7 +143,7 @@ static void check_head(ls_cluster *c, int m)
     const ls_head *in = &c->peer[m].head_in, *own = &c->head;
     const uint64_t bytes = c->kind == LS_ORDER_GATHER ? c->bytes[m] : own->bytes;
     c->heads--;
-    const bool names = c->begun == 1 && c->now_group == 0 && !c->wire->place;
+    const bool names = c->begun == 1 && c->now_regrouped == 0 && !c->wire->place;
     if (names)
         snprintf(c->peer[m].host, LS_MEMBER_NAME, "%.63s", in->host);
     if (names && c->heads == 0) {
@@ -305,7 +305,7 @@ static void begin_order(ls_cluster *c)
         return;
     }
     /* The progress thread has regrouped, and the caller has not called ls_cluster_regroup since. */
-    if (c->group != c->now_group) {
+    if (c->regrouped != c->now_regrouped) {
         ls_watch_end_order(c, &c->last_loss, true);
         return;
     }
@@ -452,7 +452,7 @@ static int open_new_wire(ls_cluster *c, uint8_t *lost, int *origin, ls_error *er
     c->last_loss = c->fault;
     c->fault = (ls_error){0};
     c->fault_is_loss = false;
-    c->now_group++;
+    c->now_regrouped++;
     c->regroups_since_sum += !c->admitting;
     status = set_up_members(c, before, origin, err);
     ls_free(c->options.host, before);

@@ -3,12 +3,12 @@
  * This file is the side of the members; come.c is the side of the newcomer.
  *
  * A newcomer connects to any member and proves that it knows the secret. The member compares the
- * newcomer's fingerprint (data that must be equal on all members, such as the version) with the
- * run's fingerprint. If they are equal, the newcomer waits. The member sends the newcomer a note (a
- * short message, tcp_note) every ten seconds. At the end of an epoch the members agree on one
- * newcomer (src/train). All members then call `regroup` of the transport with this newcomer as the
- * argument `arrival`. The member at which the newcomer waits sends an invitation: the newcomer's
- * number, the addresses of all members, and the group that the vote is to replace.
+ * newcomer's fingerprint with the run's fingerprint. If they are equal, the newcomer waits. The
+ * member sends the newcomer a note (tcp_note) every ten seconds. At the end of an epoch the members
+ * agree on one newcomer (src/train). All members then call `regroup` of the transport with this
+ * newcomer as the argument `arrival`. The member at which the newcomer waits sends an invitation:
+ * the newcomer's number, the addresses of all members, and the host group that the vote is to
+ * replace.
  *
  * An admission can fail, for example because a firewall is between the newcomer and one member. A
  * failed admission costs the run time, so every member keeps a list of the newcomers whose

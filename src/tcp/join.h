@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The transport over TCP: internals of ls_transport_tcp (<lockstep/sys/transport.h>).
  *
- * A *member* is one process of the run. The transport has several *channels*, independent sequences
- * of messages. Every two members have one connection for each channel (tcp_line). Data that wait on
- * one channel therefore do not block another channel.
+ * The transport has several *channels*, independent sequences of messages. Every two members have
+ * one connection for each channel (tcp_line). Data that wait on one channel therefore do not block
+ * another channel.
  *
  * At the start the members find each other in a *rendezvous* (its state is the struct `joining`).
  * One member, the *first member*, listens at an address that all members know. The other members
@@ -17,12 +17,13 @@
  * between the first member and another member during the rendezvous. A *newcomer* is a process that
  * comes after the run has begun, and waits at a member until the run admits it. The newcomer and
  * that member exchange notes too (admit.c, come.c). If members are lost later, the surviving
- * members find each other again at their listeners. They vote which of them form the next *group*,
- * the set of members that go on (regroup.c).
+ * members find each other again at their listeners. They vote which of them form the next host
+ * group (vote.h, regroup.c).
  *
- * Each member has two numbers. Its *origin* is its number in the first group, and stays the same
- * for the whole run. Its *member number* is its position in the present group. A process that was
- * admitted later has no number in the first group; its origin is the next free number. */
+ * Each member has two numbers. Its *origin* is its number in the first host group, and stays the
+ * same for the whole run. Its *member number* is its position in the present host group. A process
+ * that was admitted later has no number in the first host group; its origin is the next free
+ * number. */
 #ifndef TCP_JOIN_H
 #define TCP_JOIN_H
 
@@ -159,7 +160,7 @@ typedef struct hello {
     uint32_t magic, version;
     /* `from` is the number of the caller, or TCP_NOBODY. In a connection for a vote this number is
      * the caller's origin. In a connection that transfers data, it is the caller's member number in
-     * the group `group`. `to` is the origin of the listener. */
+     * the host group `formed`. `to` is the origin of the listener. */
     uint32_t from, to;
     uint32_t channel;    /* channel of the transport, or TCP_ON_VOTE */
     uint32_t port;       /* port of the caller's listener */
@@ -167,8 +168,8 @@ typedef struct hello {
     uint32_t members;    /* number of members in the caller's options */
     uint32_t admits;     /* 1: the caller may be admitted to a run that has begun */
     uint32_t unused;
-    uint64_t run;        /* random number of the run, drawn by the first member */
-    uint64_t group;      /* number of the newest group (tcp_ballot) that the caller has formed */
+    uint64_t run;    /* random number of the run, drawn by the first member */
+    uint64_t formed; /* number of the newest host group (tcp_ballot) that the caller has formed */
     uint8_t address[16]; /* address of the caller's listener, as the caller knows it */
     char host[TCP_HOST]; /* name of the caller's host */
     uint8_t nonce[NONCE];
@@ -250,7 +251,7 @@ typedef struct tcp_note {
 
 /* Data that a newcomer needs to take part in the vote on its admission. */
 typedef struct tcp_invitation {
-    tcp_ballot formed; /* the group that the next group is to follow */
+    tcp_ballot formed; /* the host group that the next one is to follow */
     uint64_t grace_ns; /* grace time of the vote (regroup.c) */
 } tcp_invitation;
 
@@ -344,13 +345,13 @@ typedef struct joining {
      * vote is in progress */
     tcp_link *voting;
     regrouping *regrouping; /* the regrouping in progress; NULL: none */
-    uint64_t formed_ns;     /* time at which this member formed its group; 0: at the start */
+    uint64_t formed_ns;     /* time at which this member formed its host group; 0: at the start */
     /* origins of members between which and this member the direction of connections is turned
      * (tcp_calls) */
     tcp_set turned;
     int unreached; /* origin of the member that was not reached when connecting failed; −1: none */
-    /* connections for data in a group that other members have formed, while this member does not
-     * know yet that the group is formed */
+    /* connections for data in a host group that other members have formed, while this member does
+     * not know yet that it is formed */
     struct {
         tcp_link link;
         hello said;
@@ -448,14 +449,13 @@ static inline bool tcp_calls(const joining *j, int origin)
     return (origin < j->vote.own) != tcp_set_has(&j->turned, origin);
 }
 
-/* Reads what a member of the new group has sent over its connection of the vote. Returns whether
- * the member has closed this connection before it was connected to all members: it has left the
- * group. (voters.c) */
+/* Reads what a member of the new host group has sent over its connection of the vote. Returns
+ * whether the member has closed this connection before it was connected to all members: it has left
+ * the host group. (voters.c) */
 bool tcp_has_left(regrouping *m, int origin);
 
-/* Connects all members of the group to each other and sets the transport's connections. In a
- * regrouping, an error sets j->unreached.
- * Errors: those of tcp_join. */
+/* Connects all members of the host group to each other and sets the transport's connections. In a
+ * regrouping, an error sets j->unreached. Errors: those of tcp_join. */
 int tcp_connect_all(joining *j, ls_error *err);
 
 /* Ends a rendezvous: closes all connections that do not belong to the transport. */
@@ -527,8 +527,8 @@ bool tcp_serve_waiting(joining *j);
 void tcp_dismiss_waiting(joining *j, const char *why);
 /* The function `arrivals` of the transport (ls_transport.arrivals). */
 int tcp_arrivals(ls_wire *base, uint64_t round, ls_arrival *out);
-/* Called after a vote that has formed a group without the newcomer how->arrival: writes the reason
- * to how->why, and keeps it for the newcomer. */
+/* Called after a vote that has formed a host group without the newcomer how->arrival: writes the
+ * reason to how->why, and keeps it for the newcomer. */
 void tcp_explain_failure(joining *j, const ls_regroup *how);
 /* Prepares the vote on the newcomer `arrival`. If the newcomer waits at this member, sends the
  * newcomer an invitation to the vote. `grace_ns`: grace time of the vote (regroup.c). Errors:
@@ -544,9 +544,9 @@ int tcp_await_admission(joining *j, ls_error *err);
 /* Returns the error of a newcomer that the run has not admitted in the time of --wait:
  * LS_ETIMEDOUT, with the reason of the last failed admission. */
 int tcp_fail_admission(const joining *j, ls_error *err);
-/* Takes part in the vote as a newcomer, and connects to the members of the new group. *out becomes
- * the new transport. `grace_ns`: grace time of the vote; 0: a default. Errors: LS_ESTALLED (this
- * process was not admitted), LS_ENOMEM, those of tcp_join. */
+/* Takes part in the vote as a newcomer, and connects to the members of the new host group. *out
+ * becomes the new transport. `grace_ns`: grace time of the vote; 0: a default. Errors: LS_ESTALLED
+ * (this process was not admitted), LS_ENOMEM, those of tcp_join. */
 int tcp_vote_in(tcp_wire **out, joining *j, uint64_t grace_ns, ls_error *err);
 
 /* ---- address.c ------------------------------------------------------------------------------- */

@@ -446,11 +446,10 @@ static int await_complete(joining *j, tcp_link *link, ls_error *err)
     return LS_OK;
 }
 
-/* Returns whether to call again after the verdict that the run has begun (TCP_BEGUN). (The
- * *verdict* is the listener's last message in the handshake: the caller is welcome or refused.) The
- * verdict can come from the previous run, which is still ending on the first member's host while
- * the next run already starts on this host. This process waits up to ENDING_NS for the end of the
- * previous run. *until_ns: end of that wait; 0 before the first such verdict. */
+/* Returns whether to call again after the verdict that the run has begun (TCP_BEGUN). The verdict
+ * can come from the previous run, which is still ending on the first member's host while the next
+ * run already starts on this host. This process waits up to ENDING_NS for the end of the previous
+ * run. *until_ns: end of that wait; 0 before the first such verdict. */
 static bool may_end_soon(const joining *j, int status, uint64_t *until_ns)
 {
     if (status != LS_EUNSUPPORTED || j->verdict.kind != TCP_BEGUN)

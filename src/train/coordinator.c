@@ -3,17 +3,11 @@
  * and collects the steps. account.c accounts for a completed step, evaluate.c evaluates, and
  * recover.c handles faults.
  *
- * Terms (see engine/engine.h): a *range* is one step or a few consecutive steps, submitted at once.
- * A step is *in flight* from its submission until its reports are collected. Rows are *resident* if
- * the devices hold them during the whole run, or *streamed* if they are read before each step. The
- * *feed* is the buffer for streamed rows. A *replica* is a worker's copy of the model.
- *
  * Saving a checkpoint, comparing the replicas and taking a model read the replicas, so they can
  * be done only while no worker has work. They are called *due work*. The coordinator submits ranges
  * as long as the engine has room for them. It stops at the next step after which work is due, and
  * at the end of the epoch. It then collects the steps in flight, does the due work (do_due_work),
- * and submits the next ranges.
- */
+ * and submits the next ranges. */
 #include "train/coordinator.h"
 #include "base/clock.h"
 #include "base/error.h"

@@ -23,11 +23,10 @@ typedef struct ls_coordination {
     /* total number of steps of this epoch up to which ls_train_steps submits in the present call */
     uint32_t limit;
 
-    /* *Due work* is the work between steps: comparing the replicas (the workers' copies of the
-     * model), saving a checkpoint, passing a model to the caller. The field is the number of
-     * steps that the run had done when due work was last done. Due work is not done again after the
-     * same step. Initially the field is the number of steps with which the trainer begins.
-     */
+    /* *Due work* is the work between steps: comparing the replicas, saving a checkpoint, passing a
+     * model to the caller. The field is the number of steps that the run had done when due work was
+     * last done. Due work is not done again after the same step. Initially the field is the number
+     * of steps with which the trainer begins. */
     uint64_t due_work_done_at;
     /* Number, from 1, of the last step that was repeated although no worker was lost. A step for
      * which this field has been set is not repeated again. */
@@ -88,14 +87,13 @@ int ls_adopt_step(ls_coordination *c, const ls_report *report, const ls_standing
 
 /* ---- recover.c: recovery after a worker has failed or stalled ------------------------------- */
 
-/* Recovers after the failure of a step or a job (other work of all workers). Removes the lost
- * workers, writes the fault records, and has the remaining workers form a new group (the set of
- * workers that add their gradients together). After LS_OK the caller repeats the step or job. The
- * workers must have no work. `when` names the failed work in messages, such as "step 12". If no
- * device was lost, the function returns LS_OK only once per step, and only after a possibly
- * temporary error (LS_ENOMEM, LS_ETIMEDOUT, LS_EABORTED). Errors: the error of the failure, if the
- * step or job is not to be repeated, if no worker is left, or if the config's on_device_loss is
- * "stop". */
+/* Recovers after the failure of a step or a job. Removes the lost workers, writes the fault
+ * records, and has the remaining workers form a new group. After LS_OK the caller repeats the step
+ * or job. The workers must have no work. `when` names the failed work in messages, such as "step
+ * 12". If no device was lost, the function returns LS_OK only once per step, and only after a
+ * possibly temporary error (LS_ENOMEM, LS_ETIMEDOUT, LS_EABORTED). Errors: the error of the
+ * failure, if the step or job is not to be repeated, if no worker is left, or if the config's
+ * on_device_loss is "stop". */
 int ls_recover(struct ls_trainer *trainer, const char *when, ls_error *err);
 /* ---- evaluate.c: evaluation, the best evaluation, and patience ------------------------------ */
 

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Training over several processes, the members of a run (cluster/cluster.h). In a run of one
- * process these functions do nothing.
+/* Training over several members (cluster/cluster.h). In a run of one process these functions do
+ * nothing.
  *
  * Every member goes through the same steps, epochs and evaluations, on its own copy of the data,
- * with the same rows and the same random numbers. Only the *shards*, the parts of a minibatch, are
- * divided among the members. The first member has the run directory: it writes records and
- * checkpoints. If the run is resumed, it sends the other members the state that it has read from
- * the checkpoint.
+ * with the same rows and the same random numbers. Only the shards are divided among the members.
+ * The first member has the run directory: it writes records and checkpoints. If the run is resumed,
+ * it sends the other members the state that it has read from the checkpoint.
  *
  * All members stop after the same step. If the user stops one member, this member adds the request
  * to its next message: its part of the sum of gradients in a step. All members receive the request
@@ -17,11 +16,10 @@
  * remaining members continue instead (regroup.c). The remaining member with the lowest number is
  * then the first member.
  *
- * Terms: the members of the present time are a *group*. A *newcomer* is a host that asks to be
- * admitted to a run that has begun (admit.c). An *exchange* is a transfer of data in which all
- * members take part, in the same order on all of them. Where members are compared, each member is
- * compared with the first member, and an error names the lowest-numbered member that differs.
- */
+ * A *newcomer* is a host that asks to be admitted to a run that has begun (admit.c). An *exchange*
+ * is a transfer of data in which all members take part, in the same order on all of them. Where
+ * members are compared, each member is compared with the first member, and an error names the
+ * lowest-numbered member that differs. */
 #ifndef TRAIN_MEMBERS_H
 #define TRAIN_MEMBERS_H
 
@@ -83,7 +81,7 @@ typedef struct ls_members {
     /* this process is being admitted to a run that had begun before, and does not train yet */
     bool arrived;
     bool begun; /* ls_members_begin has succeeded: the run is open on all members */
-    /* the group has a newcomer, which has not received the state of the run yet */
+    /* the host group has a newcomer, which has not received the state of the run yet */
     bool has_newcomer;
     /* number of ends of epochs at which this member has completed the admissions (of any number of
      * hosts, also 0) */
@@ -146,9 +144,9 @@ int ls_members_refuse(void *trainer, const char *host, const void *print, size_t
  * then opens its workers before the others, and the others use its choices. Errors: those of
  * ls_worker_open; LS_EUNSUPPORTED, which names the host that differs. */
 int ls_members_open_workers(struct ls_trainer *trainer, ls_error *err);
-/* Called during an admission by the members of the former group: compares the kinds of devices of
- * all members, and sends the first member's choices among kernels to the newcomer. The workers must
- * be open. Errors: the cluster's; LS_EUNSUPPORTED, which names the host that differs. */
+/* Called during an admission by the members of the former host group: compares the kinds of devices
+ * of all members, and sends the first member's choices among kernels to the newcomer. The workers
+ * must be open. Errors: the cluster's; LS_EUNSUPPORTED, which names the host that differs. */
 int ls_members_welcome_devices(struct ls_trainer *trainer, ls_error *err);
 /* Checks that the gradient of one shard is the same on all members, and that no two members use the
  * same devices. Sets ls_members.device, the list of all devices. Errors: LS_ENOMEM, the cluster's;
@@ -199,7 +197,7 @@ int ls_members_end(struct ls_trainer *trainer, int status, ls_error *err);
  * that wait, one after another. Returns LS_OK at once if the run admits no hosts. Errors: the
  * cluster's, those of ls_recover. */
 int ls_members_admit(struct ls_trainer *trainer, ls_error *err);
-/* Called by the members of the former group, when the new group has a newcomer. Repeats the
+/* Called by the members of the former host group, when the new one has a newcomer. Repeats the
  * exchanges of the start of a run together with the newcomer, in the order in which the newcomer
  * makes them when it opens its run. Records the arrival of the newcomer. Errors: the cluster's. */
 int ls_members_welcome(struct ls_trainer *trainer, ls_error *err);
@@ -213,11 +211,11 @@ bool ls_members_lost(const struct ls_trainer *trainer);
  * LS_ESTALLED (this process is not among the remaining members), LS_ENOMEM. */
 int ls_members_regroup(struct ls_trainer *trainer, ls_error *err);
 /* Brings all members to the state of the member that has completed the largest number of steps and
- * evaluations, and records the loss. If the group has a newcomer, welcomes the newcomer instead
- * (ls_members_welcome). Does nothing if no member was lost and none is new. Before the call, this
- * process's workers must have joined a new group of workers (ls_engine_form). If another member is
- * lost meanwhile, the cluster's error is returned, and the function may be called again after
- * ls_members_regroup. After any other error this member leaves the run. */
+ * evaluations, and records the loss. If the host group has a newcomer, welcomes the newcomer
+ * instead (ls_members_welcome). Does nothing if no member was lost and none is new. Before the
+ * call, this process's workers must have joined a new group of workers (ls_engine_form). If another
+ * member is lost meanwhile, the cluster's error is returned, and the function may be called again
+ * after ls_members_regroup. After any other error this member leaves the run. */
 int ls_members_level(struct ls_trainer *trainer, ls_error *err);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Regrouping: *members* (processes of the run) are lost, and the remaining members continue the
- * run. cluster/cluster.h explains how the remaining members find each other. An *exchange* is a
- * transfer of data in which all members take part, in the same order on all of them.
+/* Regrouping: members are lost, and the remaining members continue the run. cluster/cluster.h
+ * explains how the remaining members find each other.
  *
  * The remaining members can have completed different numbers of steps. The numbers differ by at
  * most one: a member completes step n + 1 only with the gradients of step n + 1 from every member,
@@ -20,8 +19,8 @@
  * evaluation, it adopts the results of the newest member.
  *
  * A step that no remaining member has applied is repeated. It does not matter whether a lost member
- * has applied that step: the sum of gradients depends only on the shards (the parts of the
- * minibatch), so the repeated step gives the same weights.
+ * has applied that step: the sum of gradients depends only on the shards, so the repeated step
+ * gives the same weights.
  *
  * A member adopts nothing before the last exchange of a levelling has succeeded. After a loss
  * during a levelling, the members therefore still differ by at most one step, and the next
@@ -30,8 +29,7 @@
  * The first member has the run directory. If the first member is lost, the remaining member with
  * the lowest number becomes the first. It creates the directory RUN_DIR.member-N on its own disk
  * and saves a checkpoint there at once. RUN_DIR is the run directory of the config, and N is the
- * member's number at the start of the run.
- */
+ * member's number at the start of the run. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plural.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The files of a run: its directory, the sinks of its records (a *sink* receives records, for
- * example to write them to a file), and the saver of its checkpoints. The config decides which
- * files there are. In a run of several processes, the *members*, only the first member has these
+/* The files of a run: its directory, the sinks of its records, and the saver of its checkpoints.
+ * The config decides which files there are. In a run of several members, only the first has these
  * files. The last function of this header loads a checkpoint. */
 #ifndef TRAIN_RUN_FILES_H
 #define TRAIN_RUN_FILES_H
