@@ -2,20 +2,12 @@
 /* The config of a run: the checked values of the config file, with `--set` and the defaults
  * applied.
  *
- * *Recipe*: the keys of the config on which the final weights depend. A run that is resumed must
- * have the recipe with which it began.
- *
- * *Shard*: a fixed part of a minibatch. Its gradient is computed on one device, and the gradients
- * of all shards are added in a fixed order, so that the weights do not depend on the number of
- * devices.
- *
  * Each key is one row of a table (config_rows.c). Reading, writing, the comparison of recipes and
  * the documentation all use this table. In this file, the row of a *key* is its row in that table;
  * any other row is an example of the data. Reading happens in two steps: ls_config_read needs only
  * the file; ls_config_fit_data sets the values that depend on the data.
  *
- * Threads: a config is not shared while it is written; any thread may read it.
- */
+ * Threads: a config is not shared while it is written; any thread may read it. */
 #ifndef CONFIG_H
 #define CONFIG_H
 

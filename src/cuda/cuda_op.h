@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The parts that all ops of the CUDA back end share. A row is an example of the batch. In names,
- * `half` means bf16.
+/* The parts that all ops of the CUDA back end share. In names, `half` means bf16.
  *
  * Tensors are dense and have one of three *forms*: fp32 row-major (layout NULL), fp32 channels
  * last, [rows][h][w][c], and bf16 channels last. The *order* of a tensor is row-major or channels

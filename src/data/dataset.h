@@ -11,17 +11,15 @@
  *
  * Terms, which are used in the whole directory:
  *
- * - row: one example of a data set, such as an image or a line of a table. It is an array
- *   [channels][height][width] of bytes (0 … 255) or floats. The code calls rows "images" even if
- *   they come from a table.
- * - target: what the model learns to predict for a row: a class (an int32_t from 0 on, also called
- *   a label) or a vector of floats.
+ * - row: an array [channels][height][width] of bytes (0 … 255) or floats. The code calls rows
+ *   "images" even if they come from a table.
+ * - target: a class (an int32_t from 0 on, also called a label) or a vector of floats.
  * - split: a part of a data set: the training rows, the test rows or the validation rows. A run
  *   learns from the training split, and is evaluated on one of the other two. Validation rows are
  *   rows that were *held out*: taken from the training rows, and not trained on.
  * - resident: all rows are in memory.
  * - streamed: a row is read from the caller's own data source only when it is needed.
- * - host: the hooks of the calling program: allocator and log (lockstep/host.h).
+ *
  * - preparation: how the user's rows were converted to the rows of the dataset (prep/prep.h).
  *
  * To add a kind of dataset, add a source file and an entry in kinds.def. */

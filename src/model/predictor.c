@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Predictors: compute predictions with the weights of models.
  *
- * A *predictor* has a device, a replica (a copy of the model) and a thread of the library. It
- * serves one caller at a time: a caller *borrows* the predictor from the list of idle predictors,
- * and gives it back after the prediction. The predictor has its own thread because a back end can
- * keep state per thread (such as a current device), and that state must not change on the caller's
- * thread. The built-in CPU back end keeps no such state. With that back end the caller's thread
- * computes the prediction itself, because passing the work to another thread takes longer if few
- * CPUs are free.
- */
+ * A *predictor* has a device, a replica and a thread of the library. It serves one caller at a
+ * time: a caller *borrows* the predictor from the list of idle predictors, and gives it back after
+ * the prediction. The predictor has its own thread because a back end can keep state per thread
+ * (such as a current device), and that state must not change on the caller's thread. The built-in
+ * CPU back end keeps no such state. With that back end the caller's thread computes the prediction
+ * itself, because passing the work to another thread takes longer if few CPUs are free. */
 #include "model/inference.h"
 
 #include "base/error.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* liblockstep-mpi.so: the transport between the processes (*members*) of a run over MPI's
- * point-to-point messages. <lockstep/sys/transport.h> describes the functions of a transport. A
- * *transfer* is one message that is sent or received.
+/* liblockstep-mpi.so: the transport between the members of a run over MPI's point-to-point
+ * messages. <lockstep/sys/transport.h> describes the functions of a transport. A *transfer* is one
+ * message that is sent or received.
  *
  * Only open and close can block in a function of MPI. poll tests transfers with MPI_Testsome and
  * sleeps between two tests, so that it returns at its caller's time limit. After abort this file

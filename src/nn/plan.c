@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Creates the ops of a plan, runs them, and describes them. The layout of memory is in
- * plan_memory.c.
- *
- * Words of this file (plan.h):
- *
- *     gather    the op that copies the rows of a minibatch to the input tensor
- *     node      an op between the gather and the loss; it computes one or several layers
- *     form      a list of layers that the plan offers to the back end as one op
- *     export    a last node, of no layer, that converts the model's output for the loss
- *     twin      a plan of the same replica for another number of rows, or its op for a layer */
+ * plan_memory.c. */
 #include "nn/plan.h"
 
 #include "base/error.h"

@@ -9,13 +9,10 @@
  *     ls_plan_forward(plan, LS_TRAIN, 0, err);
  *     ls_plan_backward(plan, plan->nodes - 1, 0, 0, err);
  *
- * An *op* is one operation of a device, such as a convolution with its bias. ls_op_desc in
- * <lockstep/sys/plugin.h> describes an op, and defines its input x, its output y, and their
- * gradients dx and dy. The ops between the gather and the loss are the *nodes* of the plan. The
- * *gather* copies the rows of a minibatch from the data set, normalised, to the input tensor. An
- * *export* is an op that converts a tensor to row-major memory. The *tail* of a gradient is a short
- * array after the gradients of the parameters (replica.h): loss, number of correct rows, number of
- * rows.
+ * ls_op_desc in <lockstep/sys/plugin.h> describes an op, and defines its input x, its output y, and
+ * their gradients dx and dy. The ops between the gather and the loss are the *nodes* of the plan.
+ * The *gather* copies the rows of a minibatch from the data set, normalised, to the input tensor.
+ * An *export* is an op that converts a tensor to row-major memory.
  *
  * The plans of a replica run one after another, so they share the memory for activations and
  * scratch. All functions are called on the device's worker thread. No function allocates after

@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The memory of a plan: computes when each buffer is needed, computes the offsets of the buffers,
- * and binds the ops to the buffers (gives the ops the addresses).
- *
- * Words of this file (plan.h):
- *
- *     gather    the op that copies the rows of a minibatch to the input tensor
- *     node      an op between the gather and the loss
- *     export    a last node, of no layer, that converts the model's output for the loss
- *     tensor    the output of the gather or of a node; its gradient is dy of the op that wrote it
- *     dx        the part of a tensor's gradient that one reader of the tensor computes */
+ * and binds the ops to the buffers. */
 #include "base/error.h"
 #include "base/host.h"
 #include "nn/plan.h"

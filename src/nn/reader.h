@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* State while a model is parsed, shared by model.c, read_layer.c and blocks.c. Only one thread uses
- * it. A *block* is a list of layers that the model defines once and uses several times; each place
- * where a block is used is a *use*. A use can ask for several *repetitions*, which are copies of
- * the block's layers one after another (the key "repeat"; blocks.c). */
+ * it. A use of a block can ask for several *repetitions*, which are copies of the block's layers
+ * one after another (the key "repeat"; blocks.c). */
 #ifndef NN_READER_H
 #define NN_READER_H
 

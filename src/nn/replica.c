@@ -1,13 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Creates a replica: its plans, arenas and data.
- *
- * Words of this file (replica.h, plan.h):
- *
- *     plan       the ops that compute the model for a fixed number of rows
- *     block      a part of a shard's rows that is computed at a time
- *     arena      one array with a value for each parameter of the model
- *     program    a list of segments (sequences of ops) that run one after another
- *     bucket     a part of the gradient arena that can be merged during the backward pass */
+/* Creates a replica: its plans, arenas and data. */
 #include "nn/replica_impl.h"
 
 #include "base/error.h"

@@ -6,9 +6,8 @@
  * (ls_replica_on_ready, ls_replica_record_whole_steps), ls_replica_total_at,
  * ls_replica_renew_gradient and ls_replica_prepare_pieces.
  *
- * Plans. An *op* is one operation of a back end, such as a convolution with its bias. A plan
- * (plan.h) is the list of ops that compute the model for a fixed number of rows. Some devices
- * prefer to compute a shard in several *blocks* of rows, one after another
+ * Plans. A plan (plan.h) is the list of ops that compute the model for a fixed number of rows. Some
+ * devices prefer to compute a shard in several *blocks* of rows, one after another
  * (ls_device_info.block_rows). A replica has one plan for each number of rows that a shard or a
  * block can have. The first op of a plan is the *gather*, which copies and normalises the rows.
  *
@@ -22,16 +21,14 @@
  * the device refuses to record a list of ops, the replica enqueues these ops one by one and logs a
  * warning. The results have the same bits with and without recordings.
  *
- * Arenas. A *parameter* is an array of weights that training changes, such as the bias of a layer.
- * An *arena* is an array of floats on the device with one number for each element of each
- * parameter. Weights, gradients and the optimizer's states are arenas with the same layout. (The
- * arena of an optimizer's state is called a *slot*. A *result slot* is something else, see whole
- * steps below.) The parameters are in *reverse* layer order. Gradients become complete in that
- * order, so the complete part of a gradient is always contiguous from the start. Each parameter
- * starts at a multiple of 16 floats, in the layout that its op prefers. After the parameters comes
- * the *tail*: LS_TAIL floats with the other numbers that a step must sum over the shards (loss,
- * number of correct rows, number of rows). After the tail comes a section for running statistics,
- * which is empty in a model without batch norm:
+ * Arenas. Weights, gradients and the optimizer's states are arenas with the same layout. (The arena
+ * of an optimizer's state is called a *slot*. A *result slot* is something else, see whole steps
+ * below.) The parameters are in *reverse* layer order. Gradients become complete in that order, so
+ * the complete part of a gradient is always contiguous from the start. Each parameter starts at a
+ * multiple of 16 floats, in the layout that its op prefers. After the parameters comes the *tail*:
+ * LS_TAIL floats with the other numbers that a step must sum over the shards (loss, number of
+ * correct rows, number of rows). After the tail comes a section for running statistics, which is
+ * empty in a model without batch norm:
  *
  *     [parameters][tail][running statistics]
  *

@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The arenas of a replica: their layout, the ops that update them, and the import and export of
- * weights.
- *
- * Words of this file (replica.h):
- *
- *     arena        one array with all parameters, then the tail, then the running statistics
- *     tail         a few floats in which a gradient has the loss, correct rows and rows
- *     total        the sum of the gradients of all shards, an arena that updates read
- *     canonical    layer by layer and row-major, as in a weight file (model.h)
- *     piece        a part of the total that is computed immediately before it is used */
+ * weights. */
 #include "nn/replica_impl.h"
 
 #include "base/error.h"

@@ -1,22 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* The functions of a replica that run in every step. They allocate nothing.
  *
- * A step is a *program* (replica_impl.h): a list of *segments*. A segment is a sequence of ops,
- * such as those of gather, forward and backward. The ops belong to a *plan*: the ops that compute
- * the model for a fixed number of rows (plan.h). A segment runs in one of two ways:
+ * A step is a program, a list of segments (replica_impl.h). A segment runs in one of two ways:
  *
  * - op by op: each op is enqueued on the device;
  * - as a recording, if the device supports recordings (in CUDA, graphs). The ops are captured once,
  *   before training; after that, one launch enqueues all of them.
  *
- * Terms of this file. The *tail* of a gradient (LS_TAIL in replica.h) is a short array at the end
- * of the gradients of the parameters. It contains the other numbers that a step must sum over the
- * shards: the loss, the number of correct rows and the number of rows. If a minibatch has one
- * shard, no merge is needed, because the gradient of this replica is the total. One launch can then
- * run a *whole step*, the update included; a launch of a small model runs several whole steps. The
- * host enqueues the next launch before it knows the losses of this one. For that purpose there are
- * LS_RESULT_SLOTS *result slots*, which are used in turn. A result slot is an array in host memory
- * to which the device copies the tails of the steps of one launch. */
+ * If a minibatch has one shard, one launch can run a whole step, the update included; a launch of a
+ * small model runs several whole steps (replica.h). The host enqueues the next launch before it
+ * knows the losses of this one. For that purpose there are LS_RESULT_SLOTS result slots, which are
+ * used in turn. */
 #include "nn/replica_impl.h"
 
 #include "base/clock.h"

@@ -2,8 +2,7 @@
 /* The timeline of a run, as a Chrome trace.
  *
  * A *span* is an interval of time with a name. A *track* is a horizontal line of spans in the
- * timeline. The *coordinator* is the thread that runs the training and gives the workers their
- * work. Each worker records a *mark* (a position in its work and the time) whenever it begins
+ * timeline. Each worker records a *mark* (a position in its work and the time) whenever it begins
  * another op or phase, at each beat of its heartbeat (sync/heartbeat.h). Between two steps the
  * coordinator takes the marks, turns them into spans, and writes the spans. A worker's track
  * contains its steps. A step consists of phases without gaps: gather, forward, backward, add up,
@@ -13,10 +12,10 @@
  *
  * Spans of the same kind have the same name. A number, such as the number of a step, is an argument
  * of the span. Therefore a query that groups by name finds all steps under "step". The coordinator
- * submits steps to the workers in *ranges* of consecutive steps. An arrow leads from the span in
- * which a range is submitted to the first step of the range on each worker. Counters show the
- * number of items (jobs and ranges) that wait in each worker's inbox, and how many rows (examples)
- * per second the last step trained.
+ * submits steps to the workers in ranges (engine/engine.h). An arrow leads from the span in which a
+ * range is submitted to the first step of the range on each worker. Counters show the number of
+ * items (jobs and ranges) that wait in each worker's inbox, and how many rows (examples) per second
+ * the last step trained.
  *
  * If a worker's device can report spans (plugin.h, spans_begin), the device's tracks follow the
  * worker's track, one for each stream, such as "cuda(0) stream 13". If two spans of a stream
@@ -54,9 +53,9 @@ void ls_trace_device(ls_trace *trace, int worker, ls_device *device);
  * stored, and ls_trace_finish returns it. */
 
 /* Writes the spans that follow from the new marks of a worker, and the new spans of the worker's
- * device. `replica`: address of the variable in which the worker stores the pointer to its replica
- * (its copy of the model), from which the names of ops are taken. The variable is read only after a
- * mark of an op. NULL: there is no replica. */
+ * device. `replica`: address of the variable in which the worker stores the pointer to its replica,
+ * from which the names of ops are taken. The variable is read only after a mark of an op. NULL:
+ * there is no replica. */
 void ls_trace_drain(ls_trace *trace, int worker, const ls_replica *const *replica);
 /* Writes a span of the coordinator or the saver, with times of ls_now_ns. `unit`, `number`: name
  * and value of an argument of the span, such as "step", 12; `unit` NULL: the span has no

@@ -248,10 +248,10 @@ cudaError_t ls_k_quads_back(void *dx, float *bias_sum, int add, const void *dy, 
 
 /* ---- convolutions of few channels ------------------------------------------------------------ */
 
-/* A convolution of x, which has at most LS_K_CONV_CHANNELS channels (usually images), with one
- * group of channels, at most LS_K_CONV_TAPS taps, and a multiple of 4 output channels. A *tap* is a
- * pixel of the filter in one channel. Taps are counted channel by channel, in a channel line by
- * line: tap t = (channel · kh + line) · kw + column. The weights are [out][kh][kw][c].
+/* A convolution of x, which has at most LS_K_CONV_CHANNELS channels (usually images), with
+ * groups = 1, at most LS_K_CONV_TAPS taps, and a multiple of 4 output channels. A *tap* is a pixel
+ * of the filter in one channel. Taps are counted channel by channel, in a channel line by line: tap
+ * t = (channel · kh + line) · kw + column. The weights are [out][kh][kw][c].
  *
  * The kernels work on *quads*, 2 × 2 adjacent pixels of the result, which are also the windows that
  * are pooled. Quads are counted row by row, in a row line by line. A quad that reaches over the
