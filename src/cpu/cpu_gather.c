@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The gather op: copies rows (examples) of the dataset, bytes or floats, into a batch of floats. A
- * line of pixels of an image is called an image row. The batch is stored in groups of sixteen rows,
- * side by side: element i of the sixteen rows of a group lies in the sixteen *lanes* of a vector
+/* The gather op: copies rows of the dataset, bytes or floats, into a batch of floats in lanes
  * (lanes_op.h). Batches of one to eight rows for predictions have another layout (few.h).
  *
  * A byte has 256 values, so each channel has a lookup table of its 256 results. The op computes the
@@ -94,7 +92,7 @@ static void copy_line(float *to, const uint8_t *plane, const ls_tensor *y, sourc
 
 /* ---- lanes ----------------------------------------------------------------------------------- */
 
-/* Fills one channel of a group of `rows` ≤ 16 images from the images' bytes `first` … first +
+/* Fills one channel of a packet of `rows` ≤ 16 images from the images' bytes `first` … first +
  * pixels − 1. Lanes that have no image become zero. */
 static void lanes_plane(float *to, const source *s, int rows, size_t first, size_t pixels,
                         const float *table)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The layout `few`, in which tensors of at most eight rows (examples) are stored during an
- * evaluation or a prediction: forward passes without training.
+/* The layout `few`, in which tensors of at most eight rows are stored during an evaluation or a
+ * prediction: forward passes without training.
  *
  * In the layout `lanes` (lanes_op.h) a vector has a place (lane) for each of sixteen rows, so one
  * row costs as much as sixteen. In the layout `few` each row is stored by itself, and the sixteen
@@ -15,8 +15,8 @@
  *     few     [rows][ceil(c/16)][h·w][16]; the channels beyond the last one hold any numbers, which
  *             are never part of a result
  *     flat    [rows][c·h·w, rounded up to 16]: each row in the order c, h, w. Only the gather
- * writes it, if the first op that reads its output is a dense layer, or a convolution of fewer than
- * sixteen channels
+ *             writes it, if the first op that reads its output is a dense layer, or a convolution
+ *             of fewer than sixteen channels
  *
  * The gather op copies the rows of a batch from the dataset. The library asks the device
  * (preferred_layout) for the layout that the first op of the model prefers. If the answer is `few`
@@ -25,8 +25,8 @@
  * else into `lanes`. In the latter case it also copies the result back.
  *
  * A tensor in the layout `few` has the same floats as a tensor in lanes of 16·rows rows and
- * ceil(c/16) channels: a row takes the place of a group, and a sixteen that of a channel. Pools and
- * upsampling use this: their kernels for lanes compute few rows too.
+ * ceil(c/16) channels: a row takes the place of a packet, and a sixteen that of a channel. Pools
+ * and upsampling use this: their kernels for lanes compute few rows too.
  *
  * Packed weights. Convolutions read weights in another order than training stores them
  * (few_kernels.h). An op therefore has a *pack*, a copy of its weights in that order, which is

@@ -1,16 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Convolution of one to eight images, in which sixteen channels of a pixel lie side by side (the
- * layout `few`, few.h).
- *
- * Words of this file:
- *
- *     row         one image of the batch; a line of pixels of an image is an *image row*
- *     sixteen     sixteen channels that lie side by side
- *     filter      the weights of a convolution for one input and one output channel
- *     strip       the outputs whose weights are read together (few_kernels.h)
- *     pack        the weights in the order in which the products read them, then the bias
- *     run         pixels of y that leave out the same filter rows
- *     window      the pixels of which a fused pool computes one average
+/* Convolution of one to eight images in the layout `few` (few.h). A *run* is pixels of y that leave
+ * out the same filter rows; a *window* is the pixels of which a fused pool computes one average.
  *
  * The kernel `product` multiplies one number of a pixel of x with the weights of all outputs of a
  * strip. Each sum has the same terms in the same order as in lanes, and therefore the same bits: 64
