@@ -51,18 +51,18 @@ int ls_checkpoint_write(const char *path, const ls_network *model, const ls_opti
                         ls_error *err)
 {
     ls_file_writer w;
-    ls_tensors_out group[1 + LS_STATES] = {{"", values->weights}};
+    ls_tensors_out set[1 + LS_STATES] = {{"", values->weights}};
     char prefix[LS_STATES][LS_STATE_PREFIX];
     name_slots(prefix, optimizer);
     for (int i = 0; i < ls_optimizer_states(optimizer); i++)
-        group[1 + i] = (ls_tensors_out){prefix[i], values->slot[i]};
+        set[1 + i] = (ls_tensors_out){prefix[i], values->slot[i]};
     int status = ls_check_finite(model, values->weights, err);
     if (status == LS_OK)
         status = ls_replace_begin(&w, path, host, err);
     if (status)
         return status;
-    status = ls_safetensors_write(&w, model, group, 1 + ls_optimizer_states(optimizer), state, host,
-                                  err);
+    status =
+        ls_safetensors_write(&w, model, set, 1 + ls_optimizer_states(optimizer), state, host, err);
     if (status == LS_OK)
         status = ls_replace_commit(&w, err);
     ls_file_writer_abandon(&w);
@@ -73,13 +73,13 @@ int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path,
                        const ls_network *model, const ls_optimizer *optimizer, const ls_host *host,
                        ls_error *err)
 {
-    ls_tensors_in group[1 + LS_STATES] = {{"", values->weights}};
+    ls_tensors_in set[1 + LS_STATES] = {{"", values->weights}};
     char prefix[LS_STATES][LS_STATE_PREFIX];
     name_slots(prefix, optimizer);
     for (int i = 0; i < ls_optimizer_states(optimizer); i++)
-        group[1 + i] = (ls_tensors_in){prefix[i], values->slot[i]};
-    int status = ls_safetensors_load_groups(group, 1 + ls_optimizer_states(optimizer), path, model,
-                                            host, err);
+        set[1 + i] = (ls_tensors_in){prefix[i], values->slot[i]};
+    int status =
+        ls_safetensors_load_sets(set, 1 + ls_optimizer_states(optimizer), path, model, host, err);
     /* If the saved weights are a moving average, an optimizer state contains the trained weights.
      * Both have the same running statistics (of batch norm), which are in the file only once. */
     for (int i = 0; i < model->stats && ls_optimizer_average(optimizer) >= 0; i++)

@@ -43,9 +43,9 @@ static void read_row(ls_config *c, ls_fields *f, const ls_config_key *row)
     ls_config_read_key(c, f, &as);
 }
 
-/* Reads the keys of one group, whose first row is `row`. The group's object may be absent from the
- * config. Returns the first row of the next group. */
-static const ls_config_key *read_group(ls_config *c, ls_fields *top, const ls_config_key *row)
+/* Reads the keys of one object, whose first row is `row`. The object may be absent from the
+ * config. Returns the first row of the next object. */
+static const ls_config_key *read_object(ls_config *c, ls_fields *top, const ls_config_key *row)
 {
     static const cJSON nothing = {.type = cJSON_Object};
     const ls_config_key *const first = row;
@@ -65,7 +65,7 @@ static int read_rows(ls_config *c, const ls_json *doc, const cJSON *root, ls_err
     ls_fields_begin(&top, doc, root, "the config", err);
     for (const ls_config_key *row = ls_config_keys; row->key;) {
         if (*row->group)
-            row = read_group(c, &top, row);
+            row = read_object(c, &top, row);
         else
             read_row(c, &top, row++);
     }
@@ -335,8 +335,8 @@ static bool is_among(unsigned parts, const ls_config_key *row)
     return (parts & 1u << row->part) || (parts & JUDGES && row->judges);
 }
 
-/* Writes the keys whose `part` is in the bit mask `parts`. The object of a group is opened when its
- * first key is written, so that groups without such keys do not appear. */
+/* Writes the keys whose `part` is in the bit mask `parts`. An object is opened when its first
+ * key is written, so that objects without such keys do not appear. */
 static void write_rows(ls_json_writer *w, const char *key, const ls_config *c, unsigned parts)
 {
     const ls_config_key *open = NULL;

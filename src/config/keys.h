@@ -69,7 +69,7 @@ struct ls_config_key {
     bool judges;
 };
 
-/* All rows. The rows of a group are adjacent. The last row has the key NULL. */
+/* All rows. The rows of an object are adjacent. The last row has the key NULL. */
 extern const ls_config_key ls_config_keys[];
 
 /* Returns a key's default as it would be written in a config; "required" or "" (none) if it has no

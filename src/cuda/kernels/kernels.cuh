@@ -287,25 +287,25 @@ template <int Q> struct ls_lanes_room {
 template <int Q>
 __device__ static inline void ls_add_lanes(const float value[Q], ls_lanes_room<Q> &room)
 {
-    const uint32_t x = blockDim.x, groups = blockDim.y / Q;
-    const uint32_t q = threadIdx.y % Q, group = threadIdx.y / Q;
+    const uint32_t x = blockDim.x, parts = blockDim.y / Q;
+    const uint32_t q = threadIdx.y % Q, part = threadIdx.y / Q;
     for (int k = 0; k < Q; k++)
         room.row[k][threadIdx.y * x + threadIdx.x] = value[k];
     __syncthreads();
     float sum = 0;
     for (int n = 0; n < Q; n++)
-        sum += room.row[q][(group + n * groups) * x + threadIdx.x];
+        sum += room.row[q][(part + n * parts) * x + threadIdx.x];
     /* No barrier is needed before this store, because no other thread reads the value that this
      * thread replaces. */
-    room.row[q][group * x + threadIdx.x] = sum;
+    room.row[q][part * x + threadIdx.x] = sum;
     __syncthreads();
 }
 
 template <int Q> __device__ static inline float ls_total_of(const ls_lanes_room<Q> &room, int q)
 {
     float sum = 0;
-    for (uint32_t group = 0; group < blockDim.y / Q; group++)
-        sum += room.row[q][group * blockDim.x + threadIdx.x];
+    for (uint32_t part = 0; part < blockDim.y / Q; part++)
+        sum += room.row[q][part * blockDim.x + threadIdx.x];
     return sum;
 }
 
