@@ -97,8 +97,8 @@ typedef struct ls_progress {
     int evaluated;        /* non-zero: the fields below are results of this epoch's evaluation */
     double test_loss;     /* mean loss on the evaluated rows (ls_summary.judged_by) */
     const char *metric;   /* name of the main metric: "accuracy" if the loss function defines when a
-                           * prediction is correct, else that of the loss, such as "r2" or "pinball",
-                           * or "loss" */
+                           * prediction is correct, else that of the loss, such as "r2" or
+                           * "pinball", or "loss" */
     double metric_value;  /* value of that metric on the evaluated rows */
 } ls_progress;
 
@@ -278,7 +278,7 @@ const ls_result *ls_trainer_result(ls_trainer *trainer);
  * works any more), LS_ESTALLED, LS_ENOMEM. */
 int ls_trainer_weights(ls_trainer *trainer, float *out, size_t capacity, ls_error *err);
 
-/* ---- training step by step ------------------------------------------------------------------ */
+/* ---- training step by step ------------------------------------------------------------------- */
 
 /* The rows of one step. */
 typedef struct ls_step_rows {
@@ -386,7 +386,7 @@ typedef enum ls_load_state {
 int ls_trainer_load_weights(ls_trainer *trainer, const char *path, ls_load_state state,
                             ls_error *err);
 
-/* ---- the end -------------------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 /* Closes the trainer and frees it. If a thread of the trainer is writing a checkpoint, the function
  * waits for its end. State that was not saved is lost. Models stay valid. NULL is allowed.
@@ -411,7 +411,7 @@ int ls_config_resolve(char **out, const ls_trainer_options *options, ls_error *e
  * that call, which must still exist. NULL is allowed. Any thread. */
 void ls_text_free(char *text);
 
-/* ---- verification --------------------------------------------------------------------------- */
+/* ---- verification ---------------------------------------------------------------------------- */
 
 /* Progress of a verification, valid during the callback. */
 typedef struct ls_verify_progress {
@@ -422,8 +422,8 @@ typedef struct ls_verify_progress {
 /* Options of ls_verify. */
 typedef struct ls_verify_options {
     size_t size; /* sizeof(ls_verify_options) */
-    /* What is verified: the directory of a run, with its config.json or receipt.json, weights,
-     * records and checkpoints; or the path of a receipt alone. */
+    /* Subject of the verification: the directory of a run, with its config.json or receipt.json,
+     * weights, records and checkpoints; or the path of a receipt alone. */
     const char *run;
     const char *weights; /* file of the weights; NULL: weights.safetensors in the directory of the
                           * run or of the receipt */
@@ -453,11 +453,11 @@ typedef struct ls_verdict {
                         * is not in a segment */
     uint64_t from, to; /* number of steps done before and after that segment */
     uint64_t step;     /* first step of that segment whose record differs; 0: none is known */
-    char place[200];   /* what differs: "receipt.json: evaluation.test_loss", "metrics.jsonl:17",
-                        * "config.json"; "": nothing, or a segment */
+    char place[200];   /* the thing that differs: "receipt.json: evaluation.test_loss",
+                        * "metrics.jsonl:17", "config.json"; "": nothing, or a segment */
     char text[1200];   /* a sentence about the result */
-    char weights_sha256[65]; /* of the weights that were verified, in hexadecimal: of the receipt,
-                              * or without one of a replay of the whole run; "": unknown */
+    char weights_sha256[65]; /* hash of the verified weights, in hexadecimal: of the receipt, or
+                                without one of a replay of the whole run; "": unknown */
 } ls_verdict;
 
 /* Verifies a run (docs/verify.md): reads the data again and replays the training, or parts of it,

@@ -9,7 +9,7 @@
 #include <lockstep/status.h>
 #include <stdbool.h>
 
-/* What is known of the file, and the parts of a config that begin with it. */
+/* Facts about the file, and the parts of a config that begin with it. */
 typedef struct ls_origin {
     const ls_host *host;
     char *model; /* JSON text of the config's key `model`, with a new last layer; owned */

@@ -27,7 +27,7 @@ typedef struct few_op {
     int inputs;                  /* number of inputs */
     size_t copied[2];            /* size in bytes of the copy of each input; 0: it is not copied */
     bool direct;                 /* the inner op has code for few rows */
-    ls_layout layout;            /* of y */
+    ls_layout layout;            /* layout of y */
     bool left;                   /* another op does the work of this one (few.h) */
 } few_op;
 

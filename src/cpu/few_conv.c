@@ -140,7 +140,7 @@ typedef struct few_strip {
     const ls_conv_op *op;
     ls_few_product product; /* without the fields that depend on run and inputs */
     const float *w;         /* packed weights of the strip */
-    ls_few_finish finish;   /* of the strip */
+    ls_few_finish finish;   /* operations on the strip's results */
 } few_strip;
 
 /* Adds the products of up to 64 inputs, from `first` on, for `count` pixels of a run, from pixel
@@ -172,7 +172,7 @@ static void run_strip(const few_strip *s)
     const int ic = f->conv.ic;
     if (f->runs == 1 && taps_of(&f->conv) == 1) {
         const int all = f->run[0].count;
-        int pieces = (all + PIXELS - 1) / PIXELS; /* of nearly equal size */
+        int pieces = (all + PIXELS - 1) / PIXELS; /* pieces of nearly equal size */
         for (int from = 0, n; pieces > 0; from += n, pieces--) {
             n = (all - from) / pieces;
             for (int first = 0; first < ic; first += LS_LANES_DEPTH)

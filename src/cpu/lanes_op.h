@@ -61,8 +61,8 @@
 enum { LS_LAYOUT_LANES = 1, LS_LAYOUT_FEW, LS_LAYOUT_FLAT };
 
 struct ls_layout {
-    char number; /* identity of the layout, LS_LAYOUT_… */
-    /* Of the output of an op for few rows (few.h), which has a structure of its own: how many such
+    char number; /* identity of the layout, LS_LAYOUT_* */
+    /* For the output of an op for few rows (few.h), which has a structure of its own: how many such
      * ops the device had created before, plus 1; and the op in lanes that the op contains, if this
      * op can compute the batch norm that reads the output (ls_few_finisher), else NULL. */
     uint64_t order;

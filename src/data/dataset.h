@@ -321,8 +321,8 @@ typedef struct ls_dataset_spec {
 int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec *spec,
                     const ls_host *host, ls_error *err);
 
-/* Where the rows of a kind of dataset come from. Code that treats kinds differently decides by the
- * form and the other properties below, not by a kind's name. */
+/* Source of the rows of a kind of dataset. Code that treats kinds differently decides by the form
+ * and the other properties below, not by a kind's name. */
 typedef enum ls_dataset_form {
     LS_DATA_OF_CALLER, /* a data source of the calling program, or a name that no kind has */
     LS_DATA_PUBLIC,    /* files of a public dataset, whose names are known */

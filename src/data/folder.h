@@ -92,7 +92,7 @@ typedef struct ls_folder {
     ls_folder_remarks remarks;
     bool wants_state; /* true: the listing also computes `state` */
     ls_sha256 state;  /* the state of the folder, see above */
-    /* of the converted images. The white level of a folder that is packed is found first. */
+    /* form of the converted images. The white level of a folder that is packed is found first. */
     ls_picture_form form;
     size_t row;     /* size of a converted image in bytes */
     uint64_t start; /* time at which packing began, in ns of ls_now_ns */

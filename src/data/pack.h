@@ -46,7 +46,7 @@ typedef struct ls_folder_desc {
     /* Folders of training and test images. test_folder NULL: the subfolders `train` and `test` (or
      * `val`, `valid`, `validation`) of `folder` are used if they exist. */
     const char *folder, *test_folder;
-    ls_picture_form form; /* of the converted images; ls_folder_pack finds `white` itself */
+    ls_picture_form form; /* form of the converted images; ls_folder_pack finds `white` itself */
     int threads;          /* 0: one for each CPU */
     bool skip_broken;
     const ls_pictures *pictures;  /* functions that decode; NULL: loaded at run time */

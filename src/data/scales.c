@@ -15,7 +15,7 @@
 /* Sums over the finite numbers of a scale. */
 typedef struct sums {
     size_t count;
-    double sum, squares; /* of the numbers; of their distances to the mean */
+    double sum, squares; /* sum of the numbers; sum of the squares of their distances to the mean */
     double least, most;
     double rounding; /* largest distance between a number and the nearest float */
 } sums;

@@ -100,8 +100,8 @@ typedef struct ls_train_worker {
     /* The fields below belong to the coordinator at all times. */
     ls_presence presence;
     ls_report report; /* report of the step being collected */
-    /* Of a live worker: its first fault since the last job or since the group was formed; status
-     * LS_OK: none. Of a lost or stalled worker: the fault by which it was lost. */
+    /* A live worker's first fault since the last job or since the group was formed; status LS_OK:
+     * none. A lost or stalled worker's fault by which it was lost. */
     ls_fault fault;
     /* ls_engine_drop has returned the fault of this lost or stalled worker */
     bool fault_returned;
@@ -206,7 +206,7 @@ static inline bool ls_has_fault(const ls_train_worker *w)
     return w->presence == LS_LIVE ? w->fault.error.status != LS_OK : ls_drop_is_due(w);
 }
 
-/* ---- wait.c --------------------------------------------------------------------------------- */
+/* ---- wait.c ---------------------------------------------------------------------------------- */
 
 /* Restarts the watch. It is called when workers get work after a time without work. */
 void ls_watch_begin(ls_watch *watch);
@@ -214,7 +214,7 @@ void ls_watch_begin(ls_watch *watch);
  * steps, for the field `step` of the faults. */
 void ls_await_jobs(ls_engine *engine, uint64_t steps_done);
 
-/* ---- group.c -------------------------------------------------------------------------------- */
+/* ---- group.c --------------------------------------------------------------------------------- */
 
 /* Assigns a rank and shards to each live worker. */
 void ls_assign_shards(ls_engine *engine);

@@ -82,8 +82,8 @@ static int shape(ls_layer *layer, ls_error *err)
          " {\"type\":\"conv2d\",\"out\":3,\"kernel\":[3,6]}]",                                     \
          {2, 5, 5}},                                                                               \
         {"[{\"type\":\"conv2d\",\"out\":18,\"kernel\":1},"                                         \
-         " {\"type\":\"" type "\",\"kernel\":3,\"stride\":2,\"padding\":[1,0,0,2],"                  \
-         "\"ceil_mode\":true" more "},{\"type\":\"conv2d\",\"out\":3,\"kernel\":[4,3]}]",             \
+         " {\"type\":\"" type "\",\"kernel\":3,\"stride\":2,\"padding\":[1,0,0,2],"                \
+         "\"ceil_mode\":true" more "},{\"type\":\"conv2d\",\"out\":3,\"kernel\":[4,3]}]",          \
          {2, 7, 5}},                                                                               \
         {0},                                                                                       \
     }

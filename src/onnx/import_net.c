@@ -23,12 +23,12 @@ enum {
 struct ls_onnx_net {
     const ls_host *host;
     char *path, *text;
-    char *place; /* where the input and each layer come from, a line each */
+    char *place; /* origins of the input and of each layer, a line each */
     float *weight;
     ls_onnx_about about;
 };
 
-/* ---- names ---------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static bool is_taken(const ls_import *g, const char *name)
 {
@@ -94,7 +94,7 @@ static void choose_name(char out[64], const ls_import *g, const ls_onnx_node *n,
         snprintf(out, 64, "%s_%d", stem, i % 10000); /* at most LS_MODEL_LAYERS are taken */
 }
 
-/* ---- layers --------------------------------------------------------------------------------- */
+/* ---- layers ---------------------------------------------------------------------------------- */
 
 static const char *name_of(const ls_import *g, int layer)
 {
@@ -232,7 +232,7 @@ static void put_source(ls_import *g)
     if (g->ending)
         ls_json_put_string(w, "ends_with", g->ending);
     ls_json_open_object(w, "metadata");
-    /* what Lockstep itself writes as metadata describes rows, and is in the model's card */
+    /* Lockstep's own metadata describe rows, and are in the model's card */
     const bool own = ls_onnx_is(g->file.producer, "lockstep");
     for (int i = 0; i < g->file.entry.count && kept < MOST_ENTRIES && !own; i++) {
         const ls_onnx_entry *e = &g->file.entry.at[i];

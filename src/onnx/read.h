@@ -30,14 +30,14 @@ typedef struct ls_onnx_attribute {
 typedef struct ls_onnx_node {
     ls_onnx_text op, name, domain;
     int input, inputs;         /* index of the first in ls_onnx_model.text, and number */
-    int output, outputs;       /* likewise */
+    int output, outputs;       /* index of the first in ls_onnx_model.text, and number */
     int attribute, attributes; /* index of the first in ls_onnx_model.attribute, and number */
 } ls_onnx_node;
 
 /* A tensor: an initializer of the graph, or an attribute. */
 typedef struct ls_onnx_stored {
     ls_onnx_text name;
-    int type; /* LS_ONNX_FLOAT … */
+    int type; /* LS_ONNX_FLOAT and others */
     int rank;
     int64_t dim[LS_ONNX_RANK];
     ls_pb_reader message; /* TensorProto */

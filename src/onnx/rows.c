@@ -627,10 +627,10 @@ static const char *say_input(const ls_onnx_desc *d)
 }
 
 /* The meaning of the parts of dates (prep/date.h) in words. */
-#define SAY_DATES                                                                                   \
-    "a date is given by its parts: COLUMN_year; COLUMN_month, 1 to 12; COLUMN_weekday, 0 (Monday) " \
-    "to 6; COLUMN_hour, with the minutes as a fraction; COLUMN_days since the day `since` of "      \
-    "`preparation`, which is counted from 1970-01-01; NaN if it is missing"
+#define SAY_DATES                                                                                  \
+    "a date is given by its parts: COLUMN_year; COLUMN_month, 1 to 12; COLUMN_weekday, 0 "         \
+    "(Monday) to 6; COLUMN_hour, with the minutes as a fraction; COLUMN_days since the day "       \
+    "`since` of `preparation`, which is counted from 1970-01-01; NaN if it is missing"
 
 static bool has_dates(const ls_onnx_desc *d)
 {

@@ -100,7 +100,7 @@ enum {
 
 typedef enum ls_prep_kind { LS_PREP_ARRAY, LS_PREP_TABLE, LS_PREP_IMAGES } ls_prep_kind;
 
-/* What becomes of a row of a table with an unknown value. */
+/* Treatment of a row of a table with an unknown value. */
 typedef enum ls_prep_unknown {
     LS_UNKNOWN_EMPTY, /* its outputs are empty, or NaN; if rows are evaluated, it is left out */
     /* All floats of an unknown or missing text are 0, and the row is predicted. With an unknown
@@ -113,7 +113,7 @@ typedef enum ls_prep_unknown {
  * NULL. */
 extern const char *const ls_prep_unknown_names[];
 
-/* What was found in a row. The functions that report it only ever raise it. */
+/* The worst value found in a row. The functions that report it only ever raise it. */
 typedef enum ls_prep_found {
     LS_PREP_KNOWN,  /* the model knows all values */
     LS_PREP_ZEROED, /* an unknown text was replaced by zeros */
@@ -155,7 +155,7 @@ struct ls_prep_column {
      * of the column, "_" and that of the part. NULL if `parts` is 0. */
     ls_prep_column *part;
     int parts;
-    ls_date_part is; /* of a part: which one it is */
+    ls_date_part is; /* the part, if the column is one */
 };
 
 /* Description of a preparation. */
@@ -301,7 +301,7 @@ static inline double ls_prep_divisor(double deviation)
 int ls_prep_scale_values(ls_prep *prep, const double *mean, const double *deviation, int count,
                          ls_error *err);
 
-/* ---- targets; if `prep` is NULL, nothing is scaled ------------------------------------------ */
+/* ---- targets; if `prep` is NULL, nothing is scaled ------------------------------------------- */
 
 /* Sets the scale of the `count` targets of a row, whose means and deviations are copied. Errors:
  * LS_ENOMEM. */

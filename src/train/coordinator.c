@@ -32,7 +32,7 @@ static uint64_t steps_sent(const ls_coordination *c)
     return at->steps - at->step + c->sent;
 }
 
-/* ---- ranges --------------------------------------------------------------------------------- */
+/* ---- ranges ---------------------------------------------------------------------------------- */
 
 /* Sets the rows of a range of `steps` steps: the next rows in the epoch's order. */
 static void choose_rows(ls_range *range, const ls_coordination *c, uint32_t steps)
@@ -100,7 +100,7 @@ static int fill_range(ls_range *range, const ls_coordination *c, uint32_t steps,
     return status;
 }
 
-/* ---- work between steps --------------------------------------------------------------------- */
+/* ---- work between steps ---------------------------------------------------------------------- */
 
 static bool model_is_due(const struct ls_trainer *t, uint64_t steps)
 {
@@ -154,7 +154,7 @@ static int do_due_work(ls_coordination *c, ls_due due, bool all, ls_error *err)
     return status ? status : ls_save(t, due, err);
 }
 
-/* ---- submitting ----------------------------------------------------------------------------- */
+/* ---- submitting ------------------------------------------------------------------------------ */
 
 /* Returns the number of steps of the next range: the number that the engine prefers, but fewer if
  * work is due earlier or the limit is reached earlier; at least 1. */
@@ -195,7 +195,7 @@ static int submit_next(ls_coordination *c, ls_error *err)
     return status;
 }
 
-/* ---- collecting ----------------------------------------------------------------------------- */
+/* ---- collecting ------------------------------------------------------------------------------ */
 
 /* Makes the first step that is not done the next step to be submitted. The workers must have no
  * work. */
@@ -246,7 +246,7 @@ static int collect_step(ls_coordination *c, ls_error *err)
     return status == LS_OK && o.failed ? recover_step(c, number, err) : status;
 }
 
-/* ---- training ------------------------------------------------------------------------------- */
+/* ---- training -------------------------------------------------------------------------------- */
 
 static bool can_submit(const ls_coordination *c)
 {
@@ -271,7 +271,7 @@ static int train_to_limit(ls_coordination *c, ls_error *err)
         else
             return LS_OK;
     }
-    collect_rest(c); /* so that no worker has work when the function returns */
+    collect_rest(c); /* no worker has work when the function returns */
     return status;
 }
 
@@ -286,7 +286,7 @@ int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err)
     return train_to_limit(c, err);
 }
 
-/* ---- epochs --------------------------------------------------------------------------------- */
+/* ---- epochs ---------------------------------------------------------------------------------- */
 
 /* Trains the epoch's steps from the current position on. */
 static int train_epoch(ls_coordination *c, ls_error *err)

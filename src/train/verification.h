@@ -31,7 +31,8 @@ typedef struct verification {
     uint32_t last;     /* the replay in progress ends with this segment */
     bool replays[LS_CHAIN_MOST + 1];
     bool beyond; /* the replay went on beyond the end of the run */
-    /* what was added to the description in the file of weights after the training; 0: nothing */
+    /* threshold that was added to the description in the file of weights after the training; 0:
+     * none */
     double threshold;
     /* numbers of steps, for the progress: that are replayed; that were replayed before the present
      * part; that the run had done at the beginning of this part */
@@ -39,7 +40,7 @@ typedef struct verification {
     uint64_t start_ns;
 } verification;
 
-/* ---- what was found (verify_found.c) --------------------------------------------------------- */
+/* ---- findings (verify_found.c) --------------------------------------------------------------- */
 
 /* Notes a difference at `place`, with a sentence. Only the first one counts. */
 void ls_verify_differs(verification *v, const char *place, const char *format, ...)

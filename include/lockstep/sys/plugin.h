@@ -80,7 +80,7 @@ typedef struct ls_recording ls_recording; /* work of a stream that can be enqueu
 typedef struct ls_layout ls_layout;       /* arrangement of a tensor in memory; NULL: row-major */
 typedef struct ls_op ls_op;               /* one operation of a model */
 
-/* ---- tensors -------------------------------------------------------------------------------- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 /* Type of the elements of a tensor. */
 typedef enum ls_dtype { LS_F32 = 0, LS_U8 = 1 } ls_dtype;
@@ -94,7 +94,7 @@ typedef struct ls_tensor {
     size_t bytes;            /* total size in bytes, padding of the layout included */
 } ls_tensor;
 
-/* ---- ops ------------------------------------------------------------------------------------ */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 /* Kinds of ops. */
 typedef enum ls_op_kind {
@@ -610,7 +610,7 @@ struct ls_op {
     const char *kernel; /* name of the chosen kernel, for messages, such as "lanes:avx512" */
 };
 
-/* ---- devices -------------------------------------------------------------------------------- */
+/* ---- devices --------------------------------------------------------------------------------- */
 
 /* Properties of a device, as bits of ls_device_info.flags. */
 enum {
@@ -631,7 +631,7 @@ typedef struct ls_device_info {
     char model[96];      /* product name: "AMD EPYC …", "NVIDIA H200" */
     char isa[32];        /* instruction set, on which the bits of results depend, such as "sm_90" */
     char library[96];    /* libraries that compute, with versions: "cuDNN 9.8.0" */
-    unsigned flags;      /* bits LS_DEVICE_… */
+    unsigned flags;      /* bits LS_DEVICE_* */
     size_t memory_bytes; /* total memory of the device in bytes; 0: unknown */
     int threads;         /* number of threads with which a worker computes on a CPU (its *team*); 1
                           * on other devices */
@@ -786,7 +786,7 @@ struct ls_device {
     const ls_device_ops *ops;
 };
 
-/* ---- back ends ------------------------------------------------------------------------------ */
+/* ---- back ends ------------------------------------------------------------------------------- */
 
 /* Result of a back end's search for devices. */
 typedef struct ls_backend_info {
@@ -822,7 +822,7 @@ struct ls_backend {
     int (*open)(ls_device **out, const ls_device_request *request, ls_error *err);
 };
 
-/* ---- plugins -------------------------------------------------------------------------------- */
+/* ---- plugins --------------------------------------------------------------------------------- */
 
 /* Name of the function that a plugin exports. A plugin is a shared library, liblockstep-NAME.so,
  * with one back end, and is loaded when that back end is first requested. The function has the type

@@ -354,7 +354,7 @@ __device__ static void add_product(gradient_sums &sum, int tap, const float g[V]
         sum[tap][v] = fmaf(g[v], x, sum[tap][v]);
 }
 
-/* Taps of a thread block: line, column (8 bits each) and channel. NO_TAP: the tap does not exist. */
+/* Taps of a thread block: line, column (8 bits each), channel. NO_TAP: the tap does not exist. */
 enum { NO_TAP = 1 << 30 };
 struct taps_room {
     int tap[TAPS];

@@ -18,7 +18,7 @@ typedef struct conv_plan {
     void *bound[5]; /* addresses in `pack`: a, b, out, bias, workspace */
 } conv_plan;
 
-/* ---- running -------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static cudnnStatus_t make_pack(conv_plan *p, void *const memory[5])
 {
@@ -78,8 +78,8 @@ static void conv_key(char *out, size_t size, const ls_math_inside *inside)
     const ls_math_shape *s = &inside->shape;
     const int length = snprintf(
         out, size,
-        "lockstep 4 cudnn %zu cublas %zu sm_%d %s precision %d kind %d half %d bias %d relu %d x %d "
-        "%d %d %d y %d %d %d kernel %d %d stride %d %d padding %d %d",
+        "lockstep 4 cudnn %zu cublas %zu sm_%d %s precision %d kind %d half %d bias %d relu %d x "
+        "%d %d %d %d y %d %d %d kernel %d %d stride %d %d padding %d %d",
         cudnnGetVersion(), cublasLtGetVersion(), math->desc.compute, math->desc.model,
         (int)math->desc.precision, (int)s->kind, s->half, s->bias, s->relu, s->rows, s->c, s->h,
         s->w, s->out, s->y_h, s->y_w, s->kh, s->kw, s->sh, s->sw, s->ph, s->pw);
