@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Augmentation: random changes of training images (ls_gather in <lockstep/sys/plugin.h>). The
- * positions of source pixels and their shares in a result are computed with integers, so that every
- * back end produces the same pixels. The changes of an image depend only on three blocks of random
- * words, which are drawn for the image's row of the dataset. All functions are pure and may be
- * called from any thread, and from CUDA kernels.
- */
+/* Augmentation: random changes of training images (ls_gather in <lockstep/sys/plugin.h>). Positions
+ * and shares of source pixels are computed with integers, so every back end produces the same
+ * pixels. The changes depend only on three blocks of random words, drawn for the image's row of the
+ * dataset. All functions are pure; any thread, and CUDA kernels. */
 #ifndef BASE_AUGMENT_H
 #define BASE_AUGMENT_H
 
@@ -21,9 +19,8 @@ typedef struct ls_augment {
 
 /* Returns the dataset row with which row r of a batch is mixed: the next row of the shard, or, for
  * the last row of the shard, the first row of the shard. (A shard is computed in one or several
- * batches.) `rows` [count] are the dataset rows of the batch. They lie inside a larger array, the
- * rows of the shard: `before` rows of the shard precede rows[0], and `after` rows follow
- * rows[count − 1]. */
+ * batches.) `rows` [count] are the dataset rows of the batch. They lie inside the array of the
+ * shard's rows: `before` rows precede rows[0], and `after` rows follow rows[count − 1]. */
 LS_ANYWHERE uint32_t ls_mixed_row(const uint32_t *rows, int count, int r, uint32_t before,
                                   uint32_t after)
 {

@@ -19,9 +19,9 @@ int ls_fail(ls_error *err, int status, const char *format, ...)
  * by an error's cause reads `status` and `reason`, never `text`. */
 int ls_because(ls_error *err, int status, ls_error_reason reason);
 
-/* Judges what a *callback*, a function of the caller that returns a status, has returned. Every
- * call of such a function passes its result through here. Returns LS_OK for LS_OK, and a negative
- * ls_status as it is. Any other number becomes LS_EINVAL.
+/* Judges what a *callback*, a function of the caller that returns a status, has returned; every
+ * such result passes through here. Returns LS_OK for LS_OK, and a negative ls_status as it is. Any
+ * other number becomes LS_EINVAL.
  *
  * - told: the error that the callback was given. Its text may be empty (the message then names the
  *   status), or lack the terminating zero. The caller empties the text before the callback runs.

@@ -126,10 +126,9 @@ static bool has_needed(const char *run, ls_run_needs needs)
 }
 
 /* Returns whether run a began later than run b; b_run NULL: there is no run b, and the result is
- * true. The first records of the runs give the times of their beginning, in seconds. If both runs
- * began in the same second, the later run is the one whose config file was written later. If both
- * config files were written at the same time too, the later run is the one with the longer name,
- * because names are NAME, NAME-2 … NAME-10. */
+ * true. The times are those of the runs' first records, in seconds. Of equal times the later run is
+ * the one whose config file was written later, then the one with the longer name, because names are
+ * NAME, NAME-2 … NAME-10. */
 static bool is_later(const beginning *a, const char *a_run, const beginning *b, const char *b_run)
 {
     if (!b_run)

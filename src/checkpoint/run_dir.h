@@ -80,11 +80,9 @@ typedef enum ls_run_needs {
     LS_RUN_CHECKPOINT /* a checkpoint */
 } ls_run_needs;
 
-/* Finds, among the runs in runs/ that have the files that are needed, the run that began last
- * according to its records, and returns its directory, which the caller frees. If a run that began
- * later lacks these files, a warning in the log names it. If no run has them, returns the run that
- * began last, and the caller finds out what it lacks. Errors: LS_ENOENT (there is no run),
- * LS_ENOMEM. */
+/* Returns the directory of the run in runs/ that began last according to its records and has the
+ * needed files; the caller frees it. A warning names a later run that lacks them. If no run has
+ * them, returns the run that began last. Errors: LS_ENOENT (there is no run), LS_ENOMEM. */
 int ls_run_latest(char **out, ls_run_needs needs, const ls_host *host, ls_error *err);
 
 /* Parses `state`, the text of the state of the checkpoint file `path`. The caller has verified the

@@ -3,8 +3,7 @@
  *
  * While no worker has work, the coordinator copies the weights out of a replica. A thread of the
  * saver then writes the copy to the file, and training goes on. The copy belongs to the saver's
- * thread until the save is done. So the coordinator waits for the end of a save (ls_saver_wait)
- * before it makes the next copy.
+ * thread until the save is done (ls_saver_wait).
  *
  * A checkpoint can also be *kept*: copied to memory of the saver and written later (ls_saver_keep,
  * ls_saver_write_kept). A later one takes its place, and it is dropped when a later state has been

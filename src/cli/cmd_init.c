@@ -360,10 +360,10 @@ static uint32_t training_rows(const ls_inspection *l)
     return l->rows - (uint32_t)(l->rows * l->validation);
 }
 
-/* Chooses the plan by what the targets can tell about a function: their bits, at most log2(classes)
- * for each row; a value counts as one bit, because some of its digits are noise. With few bits a
- * small network with much dropout generalises best, whatever the function is. With more, two layers
- * also learn functions that are far from linear, and the more bits, the less dropout they need. */
+/* Chooses the plan by the bits of the targets: at most log2(classes) for each row; a value counts
+ * as one bit, because some of its digits are noise. With few bits a small network with much dropout
+ * generalises best. With more, two layers also learn functions that are far from linear, and need
+ * less dropout. */
 static dense_plan plan_for(const ls_inspection *l)
 {
     const uint32_t rows = training_rows(l);

@@ -207,11 +207,9 @@ static bool all_take_part(const ls_cluster *c)
 }
 
 /* Returns how long this thread has waited for a CPU since the last ls_watch_check. The measurement
- * costs system calls. Therefore it is made only while a peer has been silent for more than a
- * quarter of the deadline; at other times the result is 0.
- *
- * ls_attended_ns adds the result to the attended time, because a thread that waits for a CPU has
- * not been stopped. Thus a lost member is found as early on a busy machine as on an idle one. */
+ * costs system calls, so it is made only while a peer has been silent for more than a quarter of
+ * the deadline; at other times the result is 0. ls_attended_ns adds it to the attended time,
+ * because a thread that waits for a CPU has not been stopped. */
 static uint64_t own_queued_ns(ls_cluster *c, uint64_t deadline)
 {
     const ls_thread_use before = c->own;
@@ -226,10 +224,9 @@ static uint64_t own_queued_ns(ls_cluster *c, uint64_t deadline)
 }
 
 /* Reports that no data move although all members send signs of life. A likely cause is a link whose
- * MTU is smaller than the hosts' MTU, together with a firewall that drops the ICMP messages about
- * it. Then short messages arrive and long messages are lost. The error message names a member from
- * which data are expected. If no data are expected, the message names a member to which data are in
- * transit. */
+ * MTU is smaller than the hosts', with a firewall that drops the ICMP messages about it, so that
+ * only short messages arrive. The error names a member from which data are expected, or else to
+ * which data are in transit. */
 static void note_stuck(ls_cluster *c, const char *what)
 {
     int m = 0;

@@ -120,9 +120,8 @@ void ls_fold_begin(ls_fold *fold);
 
 /* Pushes the gradient of the next shard, which the caller has computed in the arena that
  * ls_fold_leaf returned. Without spread mode the caller may overwrite the leaf arena after the
- * return. There is one exception: after the last push of a minibatch the leaf arena can contain a
- * partial sum. In spread mode the caller calls ls_fold_leaf before each gradient. Errors:
- * LS_EDEVICE, LS_EINTERNAL. */
+ * return, except after the last push of a minibatch, when it can contain a partial sum. In spread
+ * mode the caller calls ls_fold_leaf before each gradient. Errors: LS_EDEVICE, LS_EINTERNAL. */
 int ls_fold_push(ls_fold *fold, ls_error *err);
 
 /* Pushes the gradient of the shard to the left of the shards that were pushed before; ls_fold_push
@@ -174,12 +173,10 @@ int ls_host_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls
 /* Implements the function group_destroy of ls_comm_type. */
 void ls_host_group_destroy(ls_comm_group *base);
 
-/* Returns an arena that belongs to the group and that all ranks can share as their total. Returns
- * NULL if there is no memory for it. If every rank passes this arena to all_reduce as its total,
- * each rank of `ordered` writes its chunk of the total to this arena, and the second phase, in
- * which chunks are copied, is omitted. The arena is zeroed. The arena is freed together with the
- * group, because a rank that was abandoned inside a merge can continue later and write to the
- * arena, even if the run uses another group then. Called before the first merge. */
+/* Returns a zeroed arena of the group that all ranks can share as their total; NULL: no memory. If
+ * every rank passes it to all_reduce, `ordered` omits the second phase, in which chunks are copied.
+ * The arena is freed together with the group, because a rank that was abandoned inside a merge can
+ * write to it later. Called before the first merge. */
 float *ls_host_group_total(ls_comm_group *base);
 
 /* Implements the function join of ls_comm_type. */

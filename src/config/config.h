@@ -307,11 +307,9 @@ int ls_config_find_run_data(ls_config *config, const char *config_path,
  * nothing. */
 void ls_config_find_beside(ls_config *config, const char *config_path);
 /* For a trained model: packs the folder of the config once more, with the classes of the model,
- * which `format` describes. Does nothing if data.packed is not in the cache, or if the folder does
- * not exist but its packed file does. `other_folder`: the user has named another folder than that
- * of data.packed. If the named folder does not exist, the function then fails, because data.packed
- * belongs to the other folder. Errors: those of ls_config_pack; the message says where the images
- * are expected and what to do. */
+ * which `format` describes. Does nothing if data.packed is not in the cache, or if only the packed
+ * file exists. `other_folder`: the user has named another folder than that of data.packed, which
+ * must exist. Errors: those of ls_config_pack. */
 struct ls_input_format;
 int ls_config_pack_again(ls_config *config, const ls_trainer_options *options,
                          const struct ls_input_format *format, bool other_folder, ls_error *err);

@@ -13,8 +13,7 @@
 
 /* Operations on a result before it is stored: v ← (v − mean) · scale + shift, unless `scale` is
  * NULL; then v ← v + x2, unless x2 is NULL; then a relu, if `relu` is non-zero. The four arrays
- * begin at the first channel that a kernel computes. The kernel reads x2 at the offsets at which it
- * writes the results. */
+ * begin at the first channel that a kernel computes. x2 is read at the offsets of the results. */
 typedef struct ls_few_finish {
     const float *mean, *scale, *shift;
     const float *x2;

@@ -664,10 +664,9 @@ static bool keeps(const ls_conv_op *op, const ls_conv_wino *pass, bool dx)
     return pass->by_winograd && tiles <= MANY_TILES && (!dx || op->base.needs_dx);
 }
 
-/* Decides what is kept, and allocates its memory. What an op and its twins keep always belongs to
- * the first of them, so that there is one place that says whether it is valid. The memory is
- * allocated for the first op that needs it: transformed weights of forward for an op without code
- * for few rows. (The pack for few rows: ls_few_conv_keep.) */
+/* Decides what is kept, and allocates its memory. What an op and its twins keep belongs to the
+ * first of them, so that one place says whether it is valid. Memory is allocated for the first op
+ * that needs it. (The pack for few rows: ls_few_conv_keep.) */
 static int keep_transformed_weights(ls_conv_op *op, const ls_op_desc *desc, ls_error *err)
 {
     const ls_conv_op *twin = (const ls_conv_op *)desc->twin;

@@ -232,9 +232,8 @@ static bool panels_pay(const ls_lanes_conv *c)
 }
 
 /* Turns a convolution with a 1 × 1 filter, without padding and pool, into a matrix product over
- * pixels: all pixels that the filter reads are treated as one image row. If there is a stride, the
- * filter skips pixels. Then `sampled` is set: the pixels that are not skipped are first copied side
- * by side, and dx is first computed for these pixels alone. */
+ * pixels, which are treated as one image row. With a stride `sampled` is set: the pixels that are
+ * not skipped are first copied side by side, and dx is first computed for them alone. */
 static void flatten(ls_conv_op *op)
 {
     ls_lanes_conv *c = &op->conv;

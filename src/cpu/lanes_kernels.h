@@ -44,10 +44,10 @@ static inline int ls_lanes_block(int packets, int first)
  * zero-padded */
 #define LS_LANES_OUT 16
 
-/* Geometry of a convolution of one packet. The kernels leave filter rows that lie over the padding
- * above and below an image (ph) out of the sums. For the padding left and right (pw), the caller
- * copies x with columns of zeros before the kernels run, but not for conv_forward if `patches` is
- * set. The output has only the image rows and columns that the fused pool reads. */
+/* Geometry of a convolution of one packet. The kernels leave filter rows over the padding above and
+ * below an image (ph) out of the sums. For the padding left and right (pw), the caller copies x
+ * with columns of zeros, but not for conv_forward if `patches` is set. The output has only the
+ * image rows and columns that the fused pool reads. */
 typedef struct ls_lanes_conv {
     int ic, ih, iw; /* input channels, height, width; iw includes the padding */
     int oc, oh, ow; /* output channels, and the used height and width before pooling */
@@ -333,10 +333,9 @@ static inline int ls_lanes_packs(const ls_lanes_conv *c)
 #define LS_LANES_PATCH_OC 32
 
 /* Returns true if conv_forward first copies the pixels that a few neighbouring results read to a
- * *patch*, and then computes all output channels of these results from it. The pixels of a patch
- * are adjacent. In x the channels are often a multiple of the size of a page apart, and then only
- * few of them fit the L1 cache at the same time. A patch has the zeros of the padding, so the
- * caller does not copy x. */
+ * *patch*, and computes all their output channels from it. In x the channels are often a multiple
+ * of a page apart, so that few of them fit the L1 cache together. A patch has the zeros of the
+ * padding, so the caller does not copy x. */
 static inline int ls_lanes_patches(const ls_lanes_conv *c)
 {
     return c->oc >= LS_LANES_PATCH_OC && c->kh * c->kw > 1 && c->pool_h * c->pool_w == 1 &&

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Ops that mostly move data: concatenation of channels, nearest-neighbour upsampling, and padding
- * with zeros. The gradient of a pixel that was repeated is the sum of several gradients. In each
- * lane (lanes_op.h) these gradients are added one after another, in the same order on every CPU.
- * Therefore plain C without vector kernels gives the same bits on every CPU. */
+ * with zeros. The gradients of a repeated pixel are added in each lane one after another, in the
+ * same order on every CPU, so plain C gives the same bits on every CPU. */
 #include "base/error.h"
 #include "cpu/few.h"
 

@@ -158,10 +158,9 @@ size_t ls_wino_conv_floats(const ls_wino *w)
     return apart > blocks ? apart : blocks;
 }
 
-/* A gradient of the weights is computed for a *part* of the outputs, PART_OUT of them, at a time,
- * so that the panels of all points stay in the cache. If all tiles are one block (ls_wino.whole), a
- * part also has only PART_IN inputs. PART_POINT: step from one point to the next in the values of
- * such a part. */
+/* A gradient of the weights is computed for a *part* of PART_OUT outputs at a time, so that the
+ * panels of all points stay in the cache. If all tiles are one block (ls_wino.whole), a part has
+ * only PART_IN inputs. PART_POINT: step from one point to the next in a part's values. */
 #define PART_OUT 48
 #define PART_IN 32
 #define PART_POINT (PART_OUT * PART_IN + 5 * 16)
@@ -472,9 +471,9 @@ static void conv_by_blocks(wino_pass *p)
 }
 
 /* Returns the number of parts into which the tiles of a pass are divided; 0: the team divides each
- * block instead. The parts are as large as a block, or smaller, so that every thread gets the same
- * number of them. In a spread pass a part is one or more packets, because neighbouring tiles of a
- * packet are added to the same pixels. */
+ * block instead. The parts are at most as large as a block, so that every thread gets equally many.
+ * In a spread pass a part is whole packets, whose neighbouring tiles are added to the same
+ * pixels. */
 static uint32_t parts_of(const ls_wino *w, int tiles)
 {
     const uint32_t threads = (uint32_t)ls_team_size(w->team);

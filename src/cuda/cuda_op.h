@@ -24,10 +24,9 @@
 
 typedef struct ls_cuda_op ls_cuda_op;
 
-/* A pass is one call of an op's forward or backward. A function of this type enqueues the work of a
- * pass on `on`, which is never NULL. op->flags are the flags of the call. The caller has already
- * enqueued the conversion of the inputs to the op's form. Afterwards it enqueues the conversion of
- * the inputs' gradients to the caller's form. */
+/* Enqueues the work of a pass, one call of an op's forward or backward, on `on`, which is never
+ * NULL. op->flags are the flags of the call. The caller has enqueued the conversion of the inputs
+ * to the op's form, and then enqueues that of their gradients. */
 typedef int ls_cuda_pass(ls_cuda_op *op, ls_stream *on, ls_error *err);
 /* Does the same as an ls_cuda_pass, for a pass that fails only if a kernel cannot be enqueued. */
 typedef cudaError_t ls_cuda_kernels(ls_cuda_op *op, cudaStream_t on);

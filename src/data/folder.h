@@ -19,10 +19,9 @@ enum { LS_FOLDER_PATH = 4096 }; /* size of the buffer for the path of a packed f
 ls_picture_form ls_form_of_input(const ls_input_format *format);
 
 /* Packs a folder into the directory `cache`, unless the cache has a packed file of its present
- * state, and stores the path of the packed file. `format` NULL: the classes are the subfolders of
- * the training images; otherwise they are those of the model that `format` describes. `most`:
- * largest total size of the packed files in the cache in bytes; the least recently used ones are
- * removed. Errors: those of ls_folder_pack. */
+ * state, and stores the path of that file. `format` NULL: the classes are the subfolders; otherwise
+ * those of the model that `format` describes. `most`: largest total size of the cache in bytes; the
+ * least recently used files are removed. Errors: those of ls_folder_pack. */
 int ls_folder_pack_cached(char path[LS_FOLDER_PATH], const char *cache, uint64_t most,
                           const ls_folder_desc *desc, const ls_input_format *format,
                           const ls_host *host, ls_error *err);

@@ -99,10 +99,9 @@ static int fail_decoding(const ls_image *i, jpeg *j)
 }
 
 /* The decoder keeps its tables from one image to the next, but an image that lacks a table must not
- * be decoded with the previous image's. Before the header is read, all tables are marked; a table
- * that still has the mark after the header was read is hidden until the next image. The mark of a
- * quantiser is that all its values are zero, which is invalid in a file (T.81 B.2.4.1: values are
- * at least 1). */
+ * be decoded with the previous image's. All tables are marked before the header is read; one that
+ * is still marked afterwards is hidden. The mark of a quantiser is that all its values are zero,
+ * which is invalid in a file (T.81 B.2.4.1). */
 static bool has_mark(const JQUANT_TBL *t)
 {
     static const UINT16 zeros[DCTSIZE2];

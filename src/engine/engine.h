@@ -339,10 +339,9 @@ typedef enum ls_presence {
 } ls_presence;
 
 /* Writes pointers to all faults that the coordinator has to deal with to `out`, [LS_DEVICES_MAX],
- * and returns their number. The fault of a live worker is among them until the next
- * ls_engine_run_all or ls_engine_form clears that fault. The fault of a lost or stalled worker is
- * among them until ls_engine_drop has returned that fault. A worker has at most one fault, its
- * first. */
+ * and returns their number. A live worker's fault is among them until the next ls_engine_run_all or
+ * ls_engine_form, that of a lost or stalled worker until ls_engine_drop has returned it. A worker
+ * has at most one fault, its first. */
 int ls_engine_faults(const ls_engine *engine, const ls_fault **out);
 /* If workers have stalled since the last call of ls_engine_drop, leaves the exchange and the feed
  * to the stalled workers, because these workers can still use both. Allocates a new exchange and a

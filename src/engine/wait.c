@@ -86,11 +86,10 @@ void ls_watch_begin(ls_watch *watch)
  * last check of the workers. Returns 0 if the time is unknown. The time is read only while a worker
  * is suspected (silent for almost deadline_ns / 8), because reading it costs system calls.
  *
- * The caller passes the result to ls_attended_ns (see base/clock.h), which returns the time since
- * the last check that counts as silence of a worker. A long time between two checks usually means
- * that the whole process was stopped; it does not count. If only the coordinator had no CPU, the
- * workers were not stopped, so that time does count. Therefore a hung worker is found as early on a
- * busy machine as on an idle one. */
+ * The caller passes the result to ls_attended_ns (base/clock.h). A long time between two checks
+ * usually means that the whole process was stopped, and does not count; but if only the coordinator
+ * had no CPU, the time does count. Therefore a hung worker is found as early on a busy machine as
+ * on an idle one. */
 static uint64_t own_queued_ns(ls_watch *watch, const ls_engine *e)
 {
     const ls_thread_use before = watch->coordinator;

@@ -19,10 +19,9 @@ static inline bool ls_worker_rebinds(const ls_train_worker *w)
 }
 
 /* Returns whether the worker's fold is in spread mode: gradients are added late, not when each is
- * computed (comm/comm.h). It is in that mode if sums are merged in the tree's order,
- * ls_worker_rebinds holds, and the worker's device computes with one thread. A device with several
- * threads adds each gradient as soon as it is computed, and uses all its threads for the
- * addition. */
+ * computed (comm/comm.h). It is if sums are merged in the tree's order, ls_worker_rebinds holds,
+ * and the worker's device computes with one thread. A device with several threads adds each
+ * gradient at once, with all its threads. */
 static inline bool ls_worker_spreads(const ls_train_worker *w)
 {
     return w->engine->merge == &ls_comm_ordered && ls_worker_rebinds(w) && w->info.threads <= 1;

@@ -64,9 +64,8 @@ static bool is_quick(const ls_engine_desc *d)
 }
 
 /* If each worker has one shard, the gradient of that shard is the worker's only partial sum, so its
- * complete parts can be merged during backward. The group's field `ahead` says whether its
- * communicator can do that. If there is only one worker with one shard, and no other process,
- * nothing is merged. The gradient is then the total, and steps can be whole. */
+ * complete parts can be merged during backward, if the group's communicator can (`ahead`). With one
+ * worker, one shard and no other process, the gradient is the total, and steps can be whole. */
 int ls_worker_choose_steps(ls_train_worker *w)
 {
     const ls_engine *e = w->engine;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads safetensors files. Before any tensor is read, the whole header is checked: the tensors must
- * cover the rest of the file without gaps and overlaps. If the file contains the state of a run
- * (safetensors.h), its checksum is verified as well. The file is read, not mapped: if it shrinks
- * during the read, the result is an error instead of the signal SIGBUS. */
+ * cover the rest of the file without gaps and overlaps. The checksum of a file with a run's state
+ * is verified as well. The file is read, not mapped: if it shrinks meanwhile, the result is an
+ * error instead of SIGBUS. */
 #include "formats/safetensors.h"
 
 #include "base/error.h"

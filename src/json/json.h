@@ -65,9 +65,9 @@ const cJSON *ls_json_root(const ls_json *doc);
 const char *ls_json_name(const ls_json *doc);
 
 /* Computes the position of a node in the text: line and column, both from 1, columns counted in
- * characters. If `of_value` is true, the position is that of the value. If it is false, the
- * position is that of the member's key, or of the value if the node has no key. Returns LS_EINVAL
- * and writes nothing if the node is not of this document or was not read from its text. */
+ * characters. With `of_value` it is that of the value, else that of the member's key if the node
+ * has one. Returns LS_EINVAL and writes nothing if the node was not read from this document's
+ * text. */
 int ls_json_where(const ls_json *doc, const cJSON *node, bool of_value, int *line, int *column);
 
 /* Reports an error at a node, with the position of the member's key: "FILE:LINE:COLUMN: message";
@@ -80,9 +80,9 @@ int ls_json_fail_value(ls_error *err, const ls_json *doc, const cJSON *node, int
                        const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 /* Names the place from which a node comes, in a document that was made of a file of another format.
- * Messages about the node, and about all that follows it up to the next node with a place, then
- * begin with "FILE: PLACE: ". ls_json_set is not called for such a document. Errors: LS_ENOMEM;
- * LS_EINVAL if the node is not of this document. */
+ * Messages about the node, and all that follows it up to the next node with a place, then begin
+ * with "FILE: PLACE: ". ls_json_set is not called for such a document. Errors: LS_ENOMEM; LS_EINVAL
+ * if the node is not of this document. */
 int ls_json_set_place(ls_json *doc, const cJSON *node, const char *place, ls_error *err);
 
 /* Returns the kind of a node for messages: "a string", "a number", "true", "null", "an array", "an

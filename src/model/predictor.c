@@ -18,9 +18,8 @@
 
 /* Numbers of rows for which a predictor has plans (prepared ops for that number of rows). Other
  * numbers of rows are padded to the smallest number in the array that is larger. Predictors of the
- * CPU back end use the whole array: each number up to eight has a plan of its own, so the time of a
- * prediction of few rows is in proportion to their number. Other predictors use the first
- * COMMON_SIZES entries. */
+ * CPU back end use the whole array, so that the time of a prediction of few rows is in proportion
+ * to their number. Other predictors use the first COMMON_SIZES entries. */
 static const uint32_t sizes[] = {64, 16, 1, 8, 7, 6, 5, 4, 3, 2};
 enum { PASS_ROWS = 64, SIZES = sizeof sizes / sizeof *sizes, COMMON_SIZES = 3 };
 

@@ -212,10 +212,9 @@ static int make_nodes(ls_plan *plan, const ls_plan *twin, ls_error *err)
     return status;
 }
 
-/* Appends an export if the loss cannot read the output of the last op. A loss reads vectors. If the
- * model ends with a flattened image, the export converts the image to c, h, w order, which is the
- * order of the vector. `plain_logits`: the output must be row-major, because the loss has vector
- * targets or a caller reads the logits too. */
+/* Appends an export if the loss cannot read the output of the last op. A loss reads vectors: the
+ * export converts a flattened image to c, h, w order. `plain_logits`: the output must be row-major,
+ * because the loss has vector targets or a caller reads the logits too. */
 static int make_export(ls_plan *plan, bool plain_logits, ls_error *err)
 {
     const int from = ls_plan_output(plan);

@@ -265,15 +265,14 @@ void ls_replica_promise_same_weights(ls_replica *replica);
 /* ---- a backward pass by buckets ------------------------------------------------------------- */
 
 /* Gradients become complete from the start of the arena on, so the complete part can be merged
- * while the rest is computed. The arena is cut into *buckets*, parts that are merged one after
- * another (merge/tree.h). The backward pass runs until the next bucket is complete, calls the
- * function `ready` of ls_replica_on_ready, and continues. The buckets depend only on the model and
- * on the back end's layouts. The gradient has the same bits with and without buckets. */
+ * while the rest is computed, bucket by bucket (merge/tree.h). The backward pass runs until the
+ * next bucket is complete, calls the function `ready` of ls_replica_on_ready, and continues. The
+ * buckets depend only on the model and on the back end's layouts. */
 
-/* A function that ls_replica_gradient calls, on the same thread, after each bucket but the last.
- * The first `floats` floats of the gradient arena are complete when the work that has been enqueued
- * so far is done; work that the same call enqueues later does not change them. `floats` ascends
- * from call to call. If the function returns an error, ls_replica_gradient returns that error. */
+/* Called by ls_replica_gradient, on the same thread, after each bucket but the last. The first
+ * `floats` floats of the gradient arena are complete, and stay unchanged, when the work that has
+ * been enqueued so far is done. `floats` ascends. ls_replica_gradient returns the function's
+ * error. */
 typedef int ls_ready_fn(void *user, size_t floats, ls_error *err);
 
 /* Sets the function that is called after each bucket; NULL: no function is called, and the backward

@@ -264,9 +264,9 @@ static void mark_unknown(ls_onnx_file *f, int nth, const char *flat, const char 
 }
 
 /* Adds the nodes that convert an input of strings [batch, 1] to one-hot rows [batch, levels]. If
- * missing texts are allowed, the words that mean a missing text are additional levels at the end,
- * whose columns are cut off, so that a missing text becomes zeros. A text that is not a level
- * becomes zeros if `zeros` is set, else NaN. */
+ * missing texts are allowed, the words that mean one are additional levels, whose columns are cut
+ * off, so that a missing text becomes zeros. A text that is no level becomes zeros if `zeros` is
+ * set, else NaN. */
 static void encode(ls_onnx_file *f, const ls_prep_column *column, int nth, const char *input,
                    bool zeros)
 {

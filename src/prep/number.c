@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Parses the numbers in the fields of tables, to the double that strtod returns. Most of them have
- * few digits. Then the mantissa and the power of ten are exact doubles, so their product or
- * quotient is rounded only once and has the bits of strtod's result. ls_number_scan divides longer
- * numbers of up to 19 digits as integers of 128 bits. All other numbers are read by strtod. */
+/* Parses the numbers in the fields of tables, to the double that strtod returns. If a number has
+ * few digits, mantissa and power of ten are exact doubles, so their product or quotient is rounded
+ * only once. ls_number_scan divides longer numbers of up to 19 digits as integers of 128 bits. All
+ * other numbers are read by strtod. */
 #include "prep/number.h"
 
 #include <math.h>

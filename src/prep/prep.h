@@ -226,8 +226,8 @@ int ls_prep_check_names(const char *const *name, int count, const char *what, co
                         ls_error *err);
 /* Returns whether `text`, as it is in a user's file, is the name `name`, as it is in a description.
  * Descriptions have U+FFFD in place of each byte that is invalid UTF-8, so an invalid byte of
- * `text` equals U+FFFD in `name`. Text and name may be in different Unicode normal forms: an é may
- * be one character, or an e and a combining accent. */
+ * `text` equals U+FFFD in `name`. The two may be in different Unicode normal forms
+ * (prep/level.h). */
 bool ls_prep_is_name(const char *name, const char *text);
 
 /* ---- JSON ------------------------------------------------------------------------------------ */

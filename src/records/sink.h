@@ -74,9 +74,9 @@ int ls_sinks_sync(const ls_sinks *sinks, ls_error *err);
 int ls_sinks_close(ls_sinks *sinks, ls_error *err);
 
 /* Creates a sink that appends records to a file as JSON Lines. Records are buffered for at most a
- * second. If `keep` is NULL, the file must not exist yet. Otherwise the file must exist and be
- * unchanged up to the position `keep`; the function removes everything after that position. Errors:
- * LS_EIO; LS_EDATA (the file is shorter or has changed; the message names the line); LS_ENOMEM. */
+ * second. If `keep` is NULL, the file must not exist yet; else it must be unchanged up to the
+ * position `keep`, and is cut there. Errors: LS_EIO; LS_EDATA (the file is shorter or has changed;
+ * the message names the line); LS_ENOMEM. */
 int ls_sink_jsonl(ls_sink **out, const char *path, const ls_sink_mark *keep, const ls_host *host,
                   ls_error *err);
 

@@ -52,10 +52,9 @@ void ls_trace_device(ls_trace *trace, int worker, ls_device *device);
 /* The functions below are called by the coordinator. `trace` may be NULL. An error of writing is
  * stored, and ls_trace_finish returns it. */
 
-/* Writes the spans that follow from the new marks of a worker, and the new spans of the worker's
- * device. `replica`: address of the variable in which the worker stores the pointer to its replica,
- * from which the names of ops are taken. The variable is read only after a mark of an op. NULL:
- * there is no replica. */
+/* Writes the spans that follow from the new marks of a worker, and the new spans of its device.
+ * `replica`: address of the worker's pointer to its replica, from which the names of ops are taken;
+ * it is read only after a mark of an op. NULL: there is no replica. */
 void ls_trace_drain(ls_trace *trace, int worker, const ls_replica *const *replica);
 /* Writes a span of the coordinator or the saver, with times of ls_now_ns. `unit`, `number`: name
  * and value of an argument of the span, such as "step", 12; `unit` NULL: the span has no

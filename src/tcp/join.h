@@ -128,10 +128,9 @@ int tcp_join(tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *opti
 void tcp_free_rendezvous(struct joining *j);
 
 /* Serves the listener of a run that has begun. A process outside the run is told that the run has
- * begun; if the run admits it, it waits here. A connection that does not complete the handshake
- * within a second is closed. A connection from a member of this run is closed at once: that member
- * is regrouping already, and calls again until this member regroups too (tcp_regroup). Does not
- * wait. Returns whether a handshake is in progress. */
+ * begun; if the run admits it, it waits here. A handshake has a second. A connection from a member
+ * of this run is closed at once: that member is regrouping already, and calls again until this
+ * member regroups too (tcp_regroup). Does not wait. Returns whether a handshake is in progress. */
 bool tcp_answer_late(struct joining *j);
 
 /* Implements the function `regroup` of the transport (ls_transport.regroup), except that the caller
@@ -222,9 +221,8 @@ typedef struct entry {
 
 /* Kinds of notes. During the rendezvous, the first member and each other member exchange notes
  * after the verdict and before the first transfer of data. A newcomer sends TCP_ARRIVAL with its
- * *fingerprint* (data that must be equal on all members, such as the version) to the member at
- * which it waits. That member sends the newcomer TCP_COMING while it waits, and TCP_ADMITTED or
- * TCP_FAILED at the end. */
+ * fingerprint (<lockstep/sys/transport.h>) to the member at which it waits. That member sends the
+ * newcomer TCP_COMING while it waits, and TCP_ADMITTED or TCP_FAILED at the end. */
 typedef enum tcp_note_kind {
     /* to a member that waits: number and names of the members that have come; to a newcomer: the
      * text says what the newcomer waits for */
@@ -552,9 +550,8 @@ int tcp_vote_in(tcp_wire **out, joining *j, uint64_t grace_ns, ls_error *err);
 /* ---- address.c ------------------------------------------------------------------------------- */
 
 /* Sets the addresses and the name of a caller's listener. If the user gave an address
- * (--advertise), there is only that address. If not, the first address is the source address of the
- * caller's connection, and the second is the address in the caller's hello, if the two differ. The
- * second address is needed if a gateway has replaced the source address. */
+ * (--advertise), there is only that one. If not, there are the source address of the caller's
+ * connection and, if a gateway has replaced it, the address in the caller's hello. */
 void tcp_set_entry(entry *e, int fd, const hello *h);
 /* Returns the size of *at, the address at which the member whose origin is `origin` is called:
  * address[0] of its entry. Sets j->target. */

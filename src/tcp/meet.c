@@ -71,10 +71,10 @@ static int fail_listen(const joining *j, int error, ls_error *err)
                    ls_reason(why, error));
 }
 
-/* Fails if a name resolves only to loopback addresses, at which no other host can connect. On some
- * systems /etc/hosts maps the host's own name to 127.0.1.1. A loopback address that the user wrote
- * as such ("127.0.0.1", "localhost") is accepted. `cure`: the words of the message that tell the
- * user what to do, such as "listen at" or "say --listen"; the message adds the port (":7070"). */
+/* Fails if a name resolves only to loopback addresses: on some systems /etc/hosts maps the host's
+ * own name to 127.0.1.1. A loopback address that the user wrote as such ("127.0.0.1", "localhost")
+ * is accepted. `cure`: the words of the message that say what to do, such as "listen at"; the
+ * message adds the port. */
 static int check_reached(const tcp_address *a, const struct addrinfo *found, const char *cure,
                          ls_error *err)
 {

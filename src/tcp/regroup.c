@@ -225,9 +225,9 @@ static int await_ready(regrouping *m, ls_error *err)
 }
 
 /* Makes the connections of the host group that was formed. The connections of the vote stay open
- * until all members have made all connections. If one member gives up because another member was
- * lost meanwhile, the other members notice that it gives up, and give up too (join.c). Therefore
- * all surviving members are in the next vote before the grace time is over. */
+ * until all members have made all connections. If one member gives up because another was lost
+ * meanwhile, the others notice it and give up too (join.c), so all survivors are in the next vote
+ * within the grace time. */
 static int connect_anew(tcp_wire **out, regrouping *m, ls_error *err)
 {
     const tcp_set *set = &m->vote->formed.set;

@@ -55,10 +55,10 @@ int ls_coordination_create(struct ls_trainer *trainer, ls_error *err);
 
 /* Runs the steps of this epoch from the current position until `limit` steps of the epoch are done.
  * Also does the due work between and after these steps. The training time of an epoch is the time
- * between the beginning of this function and the end of its last step, summed over all its calls.
- * If a program trains step by step with ls_trainer_step, the time between the program's calls does
- * not count. When the function returns, no worker has work. Returns LS_OK early if the run is to
- * stop. Errors: those of steps, of recovery, of records and of saving. */
+ * from the beginning of this function to the end of its last step, summed over its calls; the time
+ * between calls of ls_trainer_step does not count. When the function returns, no worker has work.
+ * Returns LS_OK early if the run is to stop. Errors: those of steps, of recovery, of records and of
+ * saving. */
 int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err);
 /* Ends an epoch whose steps are all done: writes the epoch's record, evaluates if `may_evaluate`
  * and an evaluation is due, begins the next epoch, and saves a checkpoint if one is due. If an

@@ -139,10 +139,9 @@ int ls_members_fingerprint(ls_fingerprint *out, const struct ls_trainer *trainer
 int ls_members_refuse(void *trainer, const char *host, const void *print, size_t bytes, char *why,
                       size_t size);
 /* Opens the workers, and compares the kinds of devices of all members. If results depend on the
- * kind of device, all members must have devices of the same kind. Some devices choose among several
- * kernels (pieces of device code) for an op, and results depend on the choices. The first member
- * then opens its workers before the others, and the others use its choices. Errors: those of
- * ls_worker_open; LS_EUNSUPPORTED, which names the host that differs. */
+ * kind of device, all members must have devices of the same kind. If devices choose among several
+ * kernels, the first member opens its workers first, and the others use its choices. Errors: those
+ * of ls_worker_open; LS_EUNSUPPORTED, which names the host that differs. */
 int ls_members_open_workers(struct ls_trainer *trainer, ls_error *err);
 /* Called during an admission by the members of the former host group: compares the kinds of devices
  * of all members, and sends the first member's choices among kernels to the newcomer. The workers

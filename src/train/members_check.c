@@ -279,9 +279,8 @@ static void read_machine(char *out, size_t size)
 }
 
 /* If rows are streamed, the gradient of the feed's rows is compared. At the start of a run these
- * rows are zero. When a host is admitted, they are not zero on the old members, so this function
- * zeroes them. Thus all members compute the gradient of the same rows. No step may be in
- * progress. */
+ * rows are zero; when a host is admitted, this function zeroes them, so that all members compute
+ * the gradient of the same rows. No step may be in progress. */
 static void clear_feed(struct ls_trainer *t)
 {
     ls_feed *feed = ls_engine_feed(t->engine);

@@ -23,9 +23,8 @@ static int close_trainer(ls_trainer *t, ls_error *err);
 
 /* Opens a trainer. *again becomes true if this host was being admitted to a run and another host
  * was lost meanwhile. The caller then calls the function once more, to ask for another admission.
- * After such a loss this host first votes with the others on the next host group
- * (ls_cluster_regroup), and then leaves. It does not leave before the vote, because the lost host
- * and this host together can be so many that the others are no majority. */
+ * After such a loss this host leaves only when it has voted with the others on the next host group
+ * (ls_cluster_regroup), because without it and the lost host the others can be no majority. */
 static int open_once(ls_trainer **out, const ls_trainer_options *o, bool *again, ls_error *err)
 {
     ls_error why = {0};

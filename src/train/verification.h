@@ -73,9 +73,9 @@ void ls_verify_checkpoint_path(char out[LS_PATH_BYTES], char name[LS_CHECKPOINT_
  */
 
 /* Removes members of `mine`, an object of the replay's receipt, that `theirs`, the same object of
- * the prover's, lacks because an earlier version wrote it: keys of the recipe and of evaluations,
- * which then have their defaults; metrics; and members that receipts have had only from a later
- * version on. `place`: name of the object in the receipt, "": the whole receipt. */
+ * the prover's, lacks because an earlier version wrote it: keys, which then have their defaults;
+ * metrics; and members that receipts have had only from a later version on. `place`: name of the
+ * object in the receipt, "": the whole receipt. */
 void ls_verify_leave_out(cJSON *mine, const cJSON *theirs, const char *place);
 /* Returns whether a receipt has a member that this version does not know, apart from keys of the
  * config; its place is then appended to `place`, which holds "". */
