@@ -166,16 +166,6 @@ static void write_position(ls_json_writer *w, const ls_position *at)
     ls_json_close(w);
 }
 
-static void write_metrics(ls_json_writer *w, const ls_sink_mark *mark)
-{
-    ls_json_open_object(w, "metrics");
-    ls_json_put_uint(w, "bytes", mark->bytes);
-    ls_json_put_uint(w, "lines", mark->sums.lines);
-    ls_json_put_uint(w, "sum", mark->sums.sum);
-    ls_json_put_uint(w, "moment", mark->sums.moment);
-    ls_json_close(w);
-}
-
 static void write_hash(ls_json_writer *w, const uint8_t hash[LS_SHA256_BYTES])
 {
     char hex[LS_SHA256_HEX];
@@ -211,7 +201,12 @@ void ls_state_write(ls_json_writer *w, const ls_state *state, const ls_config *c
     ls_json_open_object(w, NULL);
     ls_json_put_int(w, "schema", LS_STATE_SCHEMA);
     ls_standing_write(w, &state->standing);
-    write_metrics(w, &state->metrics);
+    ls_json_open_object(w, "metrics");
+    ls_json_put_uint(w, "bytes", state->metrics.bytes);
+    ls_json_put_uint(w, "lines", state->metrics.sums.lines);
+    ls_json_put_uint(w, "sum", state->metrics.sums.sum);
+    ls_json_put_uint(w, "moment", state->metrics.sums.moment);
+    ls_json_close(w);
     ls_json_put_int(w, "shards", state->shards);
     ls_json_put_string(w, "instruction_set", state->isa);
     ls_json_put_string(w, "library", state->library);
@@ -399,23 +394,17 @@ static void write_name_aside(char out[LS_CHECKPOINT_NAME], uint64_t steps)
     snprintf(out, LS_CHECKPOINT_NAME, "doubtful-%09llu.safetensors", (unsigned long long)steps);
 }
 
-/* Writes the name of a checkpoint, which was set aside if `aside`. */
-static void write_name(char out[LS_CHECKPOINT_NAME], uint64_t steps, bool aside)
-{
-    if (aside)
-        write_name_aside(out, steps);
-    else
-        ls_checkpoint_name(out, steps);
-}
-
-/* Parses a name; accepts only names that write_name writes. */
+/* Parses a name; accepts only names that ls_checkpoint_name and write_name_aside write. */
 static bool read_name(const char *name, bool aside, uint64_t *steps)
 {
     char again[LS_CHECKPOINT_NAME];
     unsigned long long n;
     if (sscanf(name, aside ? "doubtful-%20llu.safetensors" : "step-%20llu.safetensors", &n) != 1)
         return false;
-    write_name(again, n, aside);
+    if (aside)
+        write_name_aside(again, n);
+    else
+        ls_checkpoint_name(again, n);
     *steps = n;
     return strcmp(name, again) == 0;
 }

@@ -71,13 +71,6 @@ static int take_beginning(beginning *out, ls_json *doc, ls_error *err)
                               "expected the beginning of a run, with \"time\" and \"config\"");
 }
 
-static int read_first_record(beginning *out, const char *run, const ls_host *host, ls_error *err)
-{
-    *out = (beginning){0};
-    int status = ls_run_first_record(&out->doc, run, host, err);
-    return status ? status : take_beginning(out, out->doc, err);
-}
-
 /* Returns the time at which the run's config was written, which is the start of the run. Returns
  * zero if the run has no config. */
 static struct timespec config_time(const char *run)
@@ -108,7 +101,10 @@ static bool read_config_name(beginning *out, const char *run, const ls_host *hos
 /* Errors: those of the first record, if neither it nor config.json can be read. */
 static int read_beginning(beginning *out, const char *run, const ls_host *host, ls_error *err)
 {
-    const int status = read_first_record(out, run, host, err);
+    *out = (beginning){0};
+    int status = ls_run_first_record(&out->doc, run, host, err);
+    if (status == LS_OK)
+        status = take_beginning(out, out->doc, err);
     if (status == LS_OK)
         return LS_OK;
     ls_json_destroy(out->doc);

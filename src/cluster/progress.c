@@ -415,14 +415,6 @@ static void poll_wire(ls_cluster *c, uint64_t timeout_ns)
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-/* Waits until this member's last messages on the old transport have been sent, at most
- * LOSS_WORD_NS. Called before a regrouping. */
-static void send_last_messages(ls_cluster *c)
-{
-    while (!last_messages_are_done(c, false) && ls_now_ns() - c->fault_ns < LOSS_WORD_NS)
-        poll_wire(c, ACTIVE_NS);
-}
-
 /* Lets the transport regroup, and sets up the members of the new transport. `lost` and `origin`:
  * zeroed arrays for ls_regroup. */
 static int open_new_wire(ls_cluster *c, uint8_t *lost, int *origin, ls_error *err)
@@ -470,7 +462,9 @@ static void regroup_members(ls_cluster *c)
     uint8_t *lost = ls_alloc_array(c->options.host, count, sizeof *lost);
     int *origin = ls_alloc_array(c->options.host, count + 1, sizeof *origin);
     ls_error why = c->fault;
-    send_last_messages(c);
+    /* Waits until the last messages on the old transport are sent, at most LOSS_WORD_NS. */
+    while (!last_messages_are_done(c, false) && ls_now_ns() - c->fault_ns < LOSS_WORD_NS)
+        poll_wire(c, ACTIVE_NS);
     int status = lost && origin ? open_new_wire(c, lost, origin, &why)
                                 : ls_fail(&why, LS_ENOMEM, "out of memory for a vote");
     if (status) {

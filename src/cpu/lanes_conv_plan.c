@@ -178,15 +178,6 @@ static void set_staged_steps(const ls_conv_op *op, ls_wino_image *d)
     d->packet = op->d_packet;
 }
 
-/* Sets the steps of `y` to those of the op's output, which has y_h × y_w pixels after the fused
- * pool. (ls_wino_init has set them for oh × ow pixels, as without the pool.) */
-static void set_pooled_steps(const ls_conv_op *op, ls_wino_image *y)
-{
-    y->line = (size_t)op->conv.y_w * LS_LANES;
-    y->channel = (size_t)op->conv.y_h * y->line;
-    y->packet = op->y_packet;
-}
-
 /* Chooses for each pass the direct form or a form of Winograd's algorithm, and plans the latter. */
 static void choose_winograd(ls_conv_op *op)
 {
@@ -210,7 +201,10 @@ static void choose_winograd(ls_conv_op *op)
     ls_wino_init_data(&op->dx.wino, k, for_data, &s);
     ls_wino_fit(&op->forward.wino, op->base.packets);
     ls_wino_fit(&op->dx.wino, LS_LANES_BLOCK_PACKETS);
-    set_pooled_steps(op, &op->forward.wino.y);
+    /* Sets y's steps to those after the fused pool; ls_wino_init has set those without it. */
+    op->forward.wino.y.line = (size_t)c->y_w * LS_LANES;
+    op->forward.wino.y.channel = (size_t)c->y_h * op->forward.wino.y.line;
+    op->forward.wino.y.packet = op->y_packet;
     set_staged_steps(op, &op->weights.wino.y);
     set_staged_steps(op, &op->dx.wino.x);
     op->forward.wino.team = op->weights.wino.team = op->dx.wino.team = op->base.team;
@@ -291,15 +285,6 @@ static int resume_rows(const ls_lanes_conv *c)
     return rows < 1 ? 1 : rows < c->oh ? rows : c->oh;
 }
 
-/* Decides which pixels are copied to panels at a time: whole image rows of at most PANEL_PIXELS
- * pixels in all, or nearly equal parts of one image row. */
-static void cut_panels(ls_conv_cut *cut, const ls_lanes_conv *c)
-{
-    const int parts = (c->ow + PANEL_PIXELS - 1) / PANEL_PIXELS, rows = PANEL_PIXELS / c->ow;
-    cut->panel_columns = (c->ow + parts - 1) / parts;
-    cut->panel_rows = rows < 1 ? 1 : rows < c->oh ? rows : c->oh;
-}
-
 /* Divides the work on the direct forward. If the kernel's outer loops run over the pixels, each
  * part reads only its own image rows of x; parts of channels would each read the whole of it. */
 static void cut_forward(ls_conv_op *op)
@@ -333,7 +318,11 @@ static void set_cut(ls_conv_op *op)
     cut->resume_rows = op->banded || op->panels ? 0 : resume_rows(c);
     cut->inputs = op->banded || cut->resume_rows > 0 ? ls_lanes_conv_inputs(c) : 1;
     cut->band_rows = band_rows(c);
-    cut_panels(cut, c);
+    /* Whole image rows of at most PANEL_PIXELS pixels in all, or nearly equal parts of one image
+     * row, are copied to panels at a time. */
+    const int parts = (c->ow + PANEL_PIXELS - 1) / PANEL_PIXELS, rows = PANEL_PIXELS / c->ow;
+    cut->panel_columns = (c->ow + parts - 1) / parts;
+    cut->panel_rows = rows < 1 ? 1 : rows < c->oh ? rows : c->oh;
     cut->panel_parts = cut->sixteens < threads ? cut->sixteens : threads;
     cut->input_parts = threads / cut->panel_parts;
     if (cut->input_parts > (uint32_t)(c->ic + 7) / 8)

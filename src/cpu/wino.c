@@ -46,12 +46,6 @@ static int most_tiles(const ls_wino *w)
     return (int)(bytes / tile);
 }
 
-static int block_tiles(const ls_wino *w)
-{
-    const int most = most_tiles(w) / FEWEST * FEWEST;
-    return most < FEWEST ? FEWEST : most;
-}
-
 void ls_wino_fit(ls_wino *w, int packets)
 {
     const int tiles = packets * w->y.down * w->y.across;
@@ -90,7 +84,8 @@ void ls_wino_init(ls_wino *w, const ls_wino_kernels *kernels, int form, const ls
      * whose weights lie side by side) by inputs, rounded up to an even number. */
     w->point_weights = point_floats(to_multiple(s->in, 8) * to_multiple(s->out, 8));
     w->point_gradient = point_floats((size_t)s->in * to_multiple(s->out, 16));
-    ls_wino_set_block(w, block_tiles(w));
+    const int most = most_tiles(w) / FEWEST * FEWEST;
+    ls_wino_set_block(w, most < FEWEST ? FEWEST : most);
 }
 
 /* Swaps inputs and outputs for a spread pass. The tiles remain tiles of y. */

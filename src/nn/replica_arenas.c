@@ -39,14 +39,6 @@ static size_t stat_floats(const ls_layer *layer)
     return layer->stats > 0 ? layer->stat[0].count + layer->stat[1].count : 0;
 }
 
-static void place_stats(ls_replica *r)
-{
-    for (int i = 0; i < r->model->layers; i++) {
-        r->stat_at[i] = r->floats;
-        r->floats += rounded(stat_floats(&r->model->layer[i]));
-    }
-}
-
 int ls_replica_lay_out(ls_replica *r, ls_error *err)
 {
     const size_t layers = (size_t)r->model->layers;
@@ -60,7 +52,10 @@ int ls_replica_lay_out(ls_replica *r, ls_error *err)
     r->tail_at = r->floats;
     r->param_begin[r->param_begins++] = r->floats;
     r->floats += LS_TAIL;
-    place_stats(r);
+    for (int i = 0; i < r->model->layers; i++) {
+        r->stat_at[i] = r->floats;
+        r->floats += rounded(stat_floats(&r->model->layer[i]));
+    }
     r->param_begin[r->param_begins] = r->floats;
     return LS_OK;
 }

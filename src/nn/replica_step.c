@@ -488,14 +488,6 @@ int ls_replica_gradient_norm(float *norm, ls_replica *replica, ls_error *err)
 
 /* ---- whole steps ---------------------------------------------------------------------------- */
 
-/* Returns the size in bytes of the memory that a training step of the plan reads and writes: arenas
- * and activations. The size serves as an estimate of the duration of a step; it is compared with
- * LS_UNROLL_BYTES. The ops' working memory and memory for evaluation do not count. */
-static size_t step_bytes(const ls_replica *r, const ls_plan *plan)
-{
-    return r->memory.arenas + plan->activation_bytes;
-}
-
 /* Records LS_UNROLLED steps as one program, if a step is small. Only the first plan gets this
  * recording. The first plan is the largest plan that trains, so it has the number of rows of a full
  * minibatch. */
@@ -504,7 +496,9 @@ static int record_unrolled(ls_replica *r, ls_error *err)
     ls_plan *plan = r->plan[0];
     if (!is_recorded(plan, LS_STEP) || ls_replica_most_calls(r) < LS_UNROLLED)
         return LS_OK;
-    const size_t bytes = step_bytes(r, plan);
+    /* The bytes that a step reads and writes, arenas and activations, stand for its duration. The
+     * ops' working memory and memory for evaluation do not count. */
+    const size_t bytes = r->memory.arenas + plan->activation_bytes;
     const bool small = bytes <= LS_UNROLL_BYTES;
     ls_log(r->host, LS_LOG_INFO, "%s: a launch runs %d %s: a step uses %zu KiB", r->info.name,
            small ? LS_UNROLLED : 1, small ? "steps" : "step", bytes >> 10);

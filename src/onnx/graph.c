@@ -354,16 +354,6 @@ static int add_layer(graph *g, const ls_layer *layer, ls_error *err)
 
 /* ---- inputs and outputs ---------------------------------------------------------------------- */
 
-static void add_weights(graph *g)
-{
-    const ls_network *m = g->desc->model;
-    for (int i = 0; i < m->params + m->stats; i++) {
-        const ls_param *p = m->tensor[i];
-        ls_onnx_put_floats(&g->file, p->name, p->dim, p->rank, g->desc->weights + p->offset,
-                           p->count);
-    }
-}
-
 /* Adds the second output: probabilities, or counts. Outputs that are values have none. */
 static void add_probabilities(graph *g)
 {
@@ -400,7 +390,10 @@ static int write_graph(ls_buffer *out, graph *g, ls_error *err)
     const ls_onnx_desc *d = g->desc;
     const ls_network *m = d->model;
     g->input = ls_onnx_put_rows(&g->file, d);
-    add_weights(g);
+    for (int i = 0; i < m->params + m->stats; i++) {
+        const ls_param *p = m->tensor[i];
+        ls_onnx_put_floats(&g->file, p->name, p->dim, p->rank, d->weights + p->offset, p->count);
+    }
     int status = LS_OK;
     for (int i = 0; status == LS_OK && i < m->layers; i++)
         status = add_layer(g, &m->layer[i], err);

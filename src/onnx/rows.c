@@ -430,14 +430,6 @@ static void fill_array(ls_onnx_file *f, const ls_onnx_desc *d, ls_onnx_tensor *x
         scale_array(f, p, x, is_wide(d));
 }
 
-static void divide_bytes(ls_onnx_file *f, ls_onnx_tensor *x)
-{
-    const float most = 255;
-    cast(f, x, LS_ONNX_FLOAT);
-    ls_onnx_put_floats(f, "divisor:by", NULL, 0, &most, 1);
-    apply(f, x, "Div", "divisor:by");
-}
-
 ls_onnx_tensor ls_onnx_put_rows(ls_onnx_file *f, const ls_onnx_desc *d)
 {
     const ls_shape *in = &d->model->input;
@@ -452,7 +444,10 @@ ls_onnx_tensor ls_onnx_put_rows(ls_onnx_file *f, const ls_onnx_desc *d)
                                                    : LS_ONNX_FLOAT,
                           shape, rank - 1);
     if (!d->normalisation.floats) {
-        divide_bytes(f, &x);
+        const float most = 255;
+        cast(f, &x, LS_ONNX_FLOAT);
+        ls_onnx_put_floats(f, "divisor:by", NULL, 0, &most, 1);
+        apply(f, &x, "Div", "divisor:by");
     } else if (table_of(d)) {
         scale_table(f, d->prep, &x);
     } else {

@@ -159,19 +159,15 @@ static int event_emit(ls_sink *base, const ls_record *r, ls_error *err)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static void free_sink(event_sink *sink)
+static int event_close(ls_sink *base, ls_error *err)
 {
+    event_sink *sink = (event_sink *)base;
+    int status = ls_log_file_close(base->file, err);
     ls_buffer_fini(&sink->event);
     ls_buffer_fini(&sink->summary);
     ls_buffer_fini(&sink->value);
     ls_buffer_fini(&sink->framed);
     ls_free(sink->host, sink);
-}
-
-static int event_close(ls_sink *base, ls_error *err)
-{
-    int status = ls_log_file_close(base->file, err);
-    free_sink((event_sink *)base);
     return status;
 }
 

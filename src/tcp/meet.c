@@ -146,14 +146,6 @@ static void list_hosts(char *out, size_t size, const joining *j, int count)
     }
 }
 
-/* Sends a note (a short message, tcp_note) to a caller. If the note cannot be sent at once, shuts
- * the connection down. */
-static void send_note(joining *j, int caller, const tcp_note *note)
-{
-    if (tcp_send_now(&j->caller[caller], note, sizeof *note))
-        shutdown(j->caller[caller].fd, SHUT_RDWR); /* drop_gone_callers() will remove it */
-}
-
 /* Sends a note to the members 1 … count. note.member is here the number of members that have come,
  * the first member included (await_complete reads it from TCP_COMING). */
 static void send_to_callers(joining *j, int count, tcp_note_kind kind, const char *text)
@@ -162,7 +154,8 @@ static void send_to_callers(joining *j, int count, tcp_note_kind kind, const cha
         .kind = kind, .members = (uint32_t)j->place.members, .member = (uint32_t)count + 1};
     snprintf(note.text, sizeof note.text, "%.*s", TCP_NOTE - 1, text);
     for (int i = 1; i <= count; i++)
-        send_note(j, i, &note);
+        if (tcp_send_now(&j->caller[i], &note, sizeof note))
+            shutdown(j->caller[i].fd, SHUT_RDWR); /* drop_gone_callers() will remove it */
 }
 
 /* Logs how many members have come, and sends the number to the callers. */

@@ -10,13 +10,6 @@
 
 #include <stdio.h>
 
-/* Compares the replicas of this process and, if `all`, those of all members. */
-static int compare_replicas(struct ls_trainer *t, bool exports, bool all, ls_error *err)
-{
-    int status = ls_copy_replicas(t, exports, err);
-    return status || !all ? status : ls_agreement_compare(t, err);
-}
-
 bool ls_is_fault(const struct ls_trainer *t, int status)
 {
     const ls_fault *fault[LS_DEVICES_MAX];
@@ -36,7 +29,9 @@ int ls_read_back(struct ls_trainer *t, bool exports, bool all, ls_error *err)
         status = exports ? ls_saver_wait(t->dir.saver, err) : LS_OK;
         if (status)
             return status;
-        status = compare_replicas(t, exports, all, err);
+        status = ls_copy_replicas(t, exports, err);
+        if (status == LS_OK && all)
+            status = ls_agreement_compare(t, err);
         if (status == LS_OK && exports)
             status = ls_renew_card(t, err);
         if (status == LS_OK)

@@ -226,16 +226,6 @@ static int share_state(struct ls_trainer *t, int newest, ls_error *err)
     return status;
 }
 
-static void adopt_evaluation(struct ls_trainer *t, const progress *newest,
-                             const ls_standing *completed)
-{
-    ls_take_standing(t, completed);
-    memcpy(t->reported.measured.value, newest->value, sizeof newest->value);
-    t->reported.measured.classes = newest->classes;
-    t->members.evaluations = newest->evaluations;
-    t->members.evaluated = true;
-}
-
 static int adopt_progress(struct ls_trainer *t, const progress *mine, const progress *newest,
                           ls_error *err)
 {
@@ -247,8 +237,13 @@ static int adopt_progress(struct ls_trainer *t, const progress *mine, const prog
         ls_engine_set_digest(t->engine, &newest->digest);
         return status ? status : ls_adopt_step(t->coordination, &newest->last, &completed, err);
     }
-    if (mine->evaluations < newest->evaluations)
-        adopt_evaluation(t, newest, &completed);
+    if (mine->evaluations < newest->evaluations) {
+        ls_take_standing(t, &completed);
+        memcpy(t->reported.measured.value, newest->value, sizeof newest->value);
+        t->reported.measured.classes = newest->classes;
+        t->members.evaluations = newest->evaluations;
+        t->members.evaluated = true;
+    }
     if (mine->rounds < newest->rounds)
         t->members.rounds = newest->rounds;
     return LS_OK;
