@@ -123,8 +123,8 @@ static bool has_needed(const char *run, ls_run_needs needs)
 
 /* Returns whether run a began later than run b; b_run NULL: there is no run b, and the result is
  * true. The times are those of the runs' first records, in seconds. Of equal times the later run is
- * the one whose config file was written later, then the one with the longer name, because names are
- * NAME, NAME-2 … NAME-10. */
+ * the one whose config was written later, then the one with the longer name (names are NAME, NAME-2
+ * … NAME-10). */
 static bool is_later(const beginning *a, const char *a_run, const beginning *b, const char *b_run)
 {
     if (!b_run)

@@ -43,9 +43,9 @@ void ls_run_dir_name(char *path, size_t size, time_t begun, const char *name, in
 int ls_run_dir_make(ls_run_files *files, const char *wanted, const ls_config *config,
                     const ls_host *host, ls_error *err);
 /* Does the same as ls_run_dir_make for a member of a run over several hosts. After another host was
- * lost, the member writes the run's files on the disk of its own host. If the usual path of the
- * run's directory is DIR, the member's directory is DIR.member-N, where N is `member`. If a run has
- * used that directory, the name is DIR.member-N-2, and so on. Errors: those of ls_run_dir_make. */
+ * lost, the member writes the run's files to its own disk: to DIR.member-N if the usual directory
+ * is DIR, where N is `member`, or, if a run has used that one, to DIR.member-N-2, and so on.
+ * Errors: those of ls_run_dir_make. */
 int ls_run_dir_make_apart(ls_run_files *files, int member, const ls_config *config,
                           const ls_host *host, ls_error *err);
 
@@ -104,9 +104,9 @@ typedef struct ls_successor {
 } ls_successor;
 
 /* Checks that the recipe and the data of `run` are those of the checkpoint. Reads weights and
- * optimizer states into `values`. Checks that the checkpoint's position is consistent: its numbers
- * of steps and epochs must fit the number of steps of an epoch of `run`. After a failure only the
- * contents of `values` can have changed. Errors: LS_ECONFIG, LS_EDATA, LS_EIO, LS_ENOMEM. */
+ * optimizer states into `values`. Checks that the checkpoint's numbers of steps and epochs fit the
+ * number of steps of an epoch of `run`. After a failure only the contents of `values` can have
+ * changed. Errors: LS_ECONFIG, LS_EDATA, LS_EIO, LS_ENOMEM. */
 int ls_resume_load(const ls_checkpoint_values *values, const ls_resumed *resumed,
                    const ls_successor *run, ls_error *err);
 /* Logs a warning if the library or the instruction set of the devices differs from the one that the

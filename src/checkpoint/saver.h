@@ -57,9 +57,9 @@ const ls_error *ls_saver_unsaved(const struct ls_saver *saver);
 int ls_saver_save(struct ls_saver *saver, const ls_state *state, const ls_checkpoint_values *values,
                   bool wait, ls_error *err);
 
-/* Keeps a checkpoint in memory: copies the state and the arrays. It takes the place of the one that
- * was kept before; but a checkpoint of the best evaluation stays beside it. A later save drops what
- * is kept. If a weight is not finite, that is logged like a failed save, and what was kept stays.
+/* Keeps a checkpoint in memory: copies the state and the arrays. It replaces the one that was kept
+ * before; but a checkpoint of the best evaluation stays beside it. A later save drops what is kept.
+ * A weight that is not finite is logged like a failed save, and changes nothing.
  * ls_saver_desc.keeps must be true.
  * Errors: those of the sinks; LS_ESTALLED. */
 int ls_saver_keep(struct ls_saver *saver, const ls_state *state, const ls_checkpoint_values *values,

@@ -85,8 +85,8 @@ static int launched_processes(void)
 /* Sets Open MPI's environment variables so that it sends messages over TCP at once, up to a little
  * more than 1 MiB. By default the sender of a long message waits until the receiver requests it,
  * and the receiver sends its request only after its own data, so two hosts that send to each other
- * alternate at half the rate of the network. Here every message, of 1 MiB or more, is already
- * expected. Variables that the user has set are not changed. */
+ * alternate at half the rate of the network. Here every message is already expected. Variables that
+ * the user has set are not changed. */
 static void choose_transport(void)
 {
     if (launched_processes() == 1)

@@ -180,9 +180,8 @@ int ls_cluster_arrivals(ls_cluster *cluster, uint64_t round, ls_arrival *out, in
 const char *ls_cluster_not_admitted(const ls_cluster *cluster);
 /* Ends this host group, so that one with the process `arrival` can follow. All members must call it
  * with the same arrival. It never returns LS_OK. If ls_cluster_lost returns true afterwards, the
- * caller goes on with the new host group by ls_cluster_regroup. It contains the arrival, unless the
- * arrival was lost meanwhile. If ls_cluster_lost returns false, there was a fault. Errors:
- * LS_ESTALLED, those of orders. */
+ * caller goes on by ls_cluster_regroup; the new host group contains the arrival, unless that was
+ * lost. Otherwise there was a fault. Errors: LS_ESTALLED, those of orders. */
 int ls_cluster_admit(ls_cluster *cluster, const ls_arrival *arrival, ls_error *err);
 
 /* ---- orders ------------------------------------------------------------------------------------

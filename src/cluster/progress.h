@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Internals of the cluster, shared by the files of this directory. An order is one in the sense of
- * cluster.h; *memory order* has its meaning in C11.
+/* Internals of the cluster, shared by the files of this directory. An order is one of cluster.h;
+ * *memory order* is that of C11.
  *
  * A *peer* is another member. A *control message* is a message outside of orders: a sign of life,
  * or the last message that a member sends to a peer on a transport. A *request* is a transfer

@@ -206,10 +206,10 @@ static bool all_take_part(const ls_cluster *c)
     return all;
 }
 
-/* Returns how long this thread has waited for a CPU since the last ls_watch_check. The measurement
- * costs system calls, so it is made only while a peer has been silent for more than a quarter of
- * the deadline; at other times the result is 0. ls_attended_ns adds it to the attended time,
- * because a thread that waits for a CPU has not been stopped. */
+/* Returns how long this thread has waited for a CPU since the last ls_watch_check. It costs system
+ * calls, so it is measured only while a peer has been silent for more than a quarter of the
+ * deadline, and is 0 otherwise. ls_attended_ns adds it, because a thread that waits for a CPU has
+ * not been stopped. */
 static uint64_t own_queued_ns(ls_cluster *c, uint64_t deadline)
 {
     const ls_thread_use before = c->own;

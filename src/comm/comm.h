@@ -175,8 +175,8 @@ void ls_host_group_destroy(ls_comm_group *base);
 
 /* Returns a zeroed arena of the group that all ranks can share as their total; NULL: no memory. If
  * every rank passes it to all_reduce, `ordered` omits the second phase, in which chunks are copied.
- * The arena is freed together with the group, because a rank that was abandoned inside a merge can
- * write to it later. Called before the first merge. */
+ * It is freed with the group, because a rank that was abandoned inside a merge can write to it
+ * later. Called before the first merge. */
 float *ls_host_group_total(ls_comm_group *base);
 
 /* Implements the function join of ls_comm_type. */
@@ -185,9 +185,9 @@ int ls_host_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *device
 void ls_host_leave(ls_comm *base);
 
 /* Implements the function check_reads of ls_comm_type: tests whether each rank reads correctly what
- * the other ranks have written. Each rank writes a pattern of its own to the array `total`, or to
- * `scratch` if all ranks share one total. Then each rank compares the patterns of all ranks. All
- * ranks must call it. Errors: LS_EDEVICE (a wrong number was read), and those of ls_merge_run. */
+ * the other ranks have written. Each rank writes a pattern of its own to `total`, or to `scratch`
+ * if all ranks share one total, and compares the patterns of all ranks. All ranks must call it.
+ * Errors: LS_EDEVICE (a wrong number was read), and those of ls_merge_run. */
 int ls_host_check_reads(ls_comm *base, float *scratch, float *total, ls_error *err);
 
 /* Initialisers of the fields of ls_comm_type that `ordered` and `naive` have in common. */

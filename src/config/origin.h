@@ -26,8 +26,7 @@ typedef struct ls_origin {
     /* How bytes become rows, as the network was trained: the scale of each channel of bytes / 255
      * (`scales` false: not known), and for images the size to which pictures are resized before
      * their centre is cut out (all 0: data.image_size, the row's height). `guessed`: the file does
-     * not say it, and the network has three channels; so this is the rule of ImageNet's networks.
-     */
+     * not say it; this is the rule of ImageNet's networks, for three channels. */
     bool scales, guessed;
     float mean[4], std[4];
     ls_prep_resize resize;

@@ -2,10 +2,9 @@
 /* The gather op: copies rows of the dataset, bytes or floats, into a batch of floats in lanes
  * (lanes_op.h). Batches of one to eight rows for predictions have another layout (few.h).
  *
- * A byte has 256 values, so each channel has a lookup table of its 256 results. The op computes the
- * table once, with correctly rounded divisions. A vector kernel computes results without the table,
- * and is faster. It is used for a channel if it agrees with the table for all 256 values
- * (compare_with_table). */
+ * Each channel of bytes has a lookup table of its 256 results, computed with correctly rounded
+ * divisions. A vector kernel, which is faster, is used for a channel if it agrees with the table
+ * for all 256 values (compare_with_table). */
 #include "cpu/cpu_device.h"
 #include "cpu/few.h"
 

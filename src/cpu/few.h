@@ -99,8 +99,8 @@ const ls_op *ls_few_inner(const ls_op *op);
 
 /* Returns true if `desc` describes an op in lanes that an op for few rows contains. (ls_few_create
  * marks such a description: it sets y_hint to the layout of the outer op's x.) Then the creator of
- * the op in lanes can supply code for the layout `few`: the function `few` of ls_lanes_op, and in
- * `few_scratch` the size of the scratch memory that the function needs. */
+ * the op in lanes can supply code for the layout `few`: the function `few` of ls_lanes_op, which
+ * needs `few_scratch` bytes of scratch memory. */
 static inline bool ls_few_wanted(const ls_op_desc *desc)
 {
     return ls_is_few(desc->y_hint) && !desc->training;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The vector kernels for the layout `few`: batches of one to eight rows (few.h). One table of
- * functions per instruction set. lanes_op.h explains the words.
+/* The vector kernels for the layout `few`: batches of one to eight rows (few.h). lanes_op.h
+ * explains the words.
  *
  * A *strip* is the outputs whose weights are read together: `strip` sixteens, or fewer in the last
  * strip. Weights are *packed*: copied to one stream of memory, in the order in which the products

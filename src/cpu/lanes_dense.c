@@ -2,8 +2,8 @@
 /* The dense op: y = weights · x + bias, with a relu if one is fused.
  *
  * dz is the gradient of the op's result before the relu. The scratch memory of backward is [dz][dz
- * transposed]. For few rows (few.h) the op has only a forward pass. If x is an image in the layout
- * `few`, the scratch memory is a copy of x in the layout `flat`. */
+ * transposed]. For few rows (few.h) it has only a forward pass; the scratch memory is then a copy
+ * of an image x in the layout `flat`. */
 #include "base/error.h"
 #include "cpu/few.h"
 

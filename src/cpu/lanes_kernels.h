@@ -46,8 +46,8 @@ static inline int ls_lanes_block(int packets, int first)
 
 /* Geometry of a convolution of one packet. The kernels leave filter rows over the padding above and
  * below an image (ph) out of the sums. For the padding left and right (pw), the caller copies x
- * with columns of zeros, but not for conv_forward if `patches` is set. The output has only the
- * image rows and columns that the fused pool reads. */
+ * with columns of zeros, but not for conv_forward if `patches` is set. The output has only what the
+ * fused pool reads. */
 typedef struct ls_lanes_conv {
     int ic, ih, iw; /* input channels, height, width; iw includes the padding */
     int oc, oh, ow; /* output channels, and the used height and width before pooling */
@@ -289,8 +289,8 @@ typedef struct ls_lanes_kernels {
 
     /* Softmax and cross-entropy of one packet of `rows` ≤ 16 rows. dx ← softmax(x) − target, and 0
      * in lanes that hold no row; dx may be NULL. loss[0 … 15] ← each row's loss. correct[0 … 15] ←
-     * 1 if the row's prediction is right, else 0. The target probability of a class is
-     * smoothing / classes; for the row's label, 1 − smoothing is added. */
+     * 1 if the row's prediction is right, else 0. The target of a class is smoothing / classes,
+     * plus 1 − smoothing for the label. */
     void (*loss)(int classes, int rows, float smoothing, const float *x, const int32_t *labels,
                  float *dx, float *loss, float *correct);
 
@@ -335,7 +335,7 @@ static inline int ls_lanes_packs(const ls_lanes_conv *c)
 /* Returns true if conv_forward first copies the pixels that a few neighbouring results read to a
  * *patch*, and computes all their output channels from it. In x the channels are often a multiple
  * of a page apart, so that few of them fit the L1 cache together. A patch has the zeros of the
- * padding, so the caller does not copy x. */
+ * padding. */
 static inline int ls_lanes_patches(const ls_lanes_conv *c)
 {
     return c->oc >= LS_LANES_PATCH_OC && c->kh * c->kw > 1 && c->pool_h * c->pool_w == 1 &&

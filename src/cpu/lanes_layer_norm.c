@@ -4,8 +4,8 @@
  * addend is a sum of eight floats.
  *
  * Forward saves mean and 1/√(variance + ε) of each lane for backward. Gradients of the parameters
- * are summed lane by lane over the packets of a block, in ascending order, and then over the lanes.
- * Therefore the bits do not depend on how many rows a call has. */
+ * are summed lane by lane over the packets of a block, in ascending order, and then over the
+ * lanes. */
 #include "base/error.h"
 #include "cpu/lanes_op.h"
 

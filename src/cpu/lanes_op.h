@@ -134,8 +134,7 @@ int ls_lanes_op_finish(ls_op **out, ls_lanes_op *op, const ls_op_desc *desc, ls_
 /* Sets the sizes of the op's parameters. Parameter 0 is the weights: `elements` numbers for each of
  * `outputs` outputs. If `bias` is set, parameter 1 has one number per output. The weights are
  * stored as [ceil(outputs / block)][elements][block], zero-padded. `block` is the number of outputs
- * whose weights lie side by side (not a block of rows). If `block` is 1, the weights are
- * row-major. */
+ * whose weights lie side by side; 1: the weights are row-major. */
 void ls_lanes_op_set_params(ls_lanes_op *op, int outputs, int elements, int block, bool bias);
 
 /* Returns the index of element e of output o in parameter 0. */

@@ -3,9 +3,7 @@
  * (pack.h).
  *
  * The *state* of a folder is a hash of its path and of the names, sizes and times of its images.
- * The name of a packed file in the cache depends on the state and on the form of the converted
- * images, so a changed folder is packed again.
- */
+ * The name of a packed file depends on it and on the form of the converted images. */
 #ifndef DATA_FOLDER_H
 #define DATA_FOLDER_H
 

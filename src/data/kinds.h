@@ -177,9 +177,9 @@ typedef struct ls_resident {
  * of `info` must be static. Errors: LS_ENOMEM. */
 int ls_resident_create(ls_resident **out, const ls_dataset_info *info, const ls_opening *o);
 /* Creates a dataset whose rows are already at `images`, and otherwise does what ls_resident_create
- * does. If `map` is given, the rows lie in a mapping of `map_bytes` bytes, and closing the dataset
- * unmaps it. If `map` is NULL, `images` is memory from the host's allocator, and closing the
- * dataset frees it. After a failure the rows still belong to the caller. */
+ * does. If `map` is given, the rows lie in a mapping of `map_bytes` bytes, which closing the
+ * dataset unmaps; if not, in memory of the host's allocator, which it frees. After a failure the
+ * rows still belong to the caller. */
 int ls_resident_create_mapped(ls_resident **out, const ls_dataset_info *info, const void *images,
                               void *map, size_t map_bytes, const ls_opening *o);
 /* Creates an empty test split for data without test rows. Its description is that of the training

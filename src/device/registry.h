@@ -89,9 +89,9 @@ enum { LS_LIBRARY_PATH = 512 }; /* size of a buffer for the path of a library */
 
 /* Loads a library of Lockstep that is no plugin, such as the one that decodes pictures, by the name
  * of its file. It is searched for in the folder of liblockstep.so, near the running program, and
- * where the system's loader searches. Writes the address of its function `wanted` to *symbol, and
- * the path to `found`. It stays loaded until the program ends. Errors: LS_ENOENT (absent),
- * LS_EDEVICE (it does not load, or lacks the function). Any thread. */
+ * where the system's loader searches, and stays loaded. Writes the address of its function `wanted`
+ * to *symbol, and the path to `found`. Errors: LS_ENOENT (absent), LS_EDEVICE (it does not load, or
+ * lacks the function). Any thread. */
 int ls_library_symbol(void **symbol, char found[LS_LIBRARY_PATH], const char *file,
                       const char *wanted, ls_error *err);
 

@@ -192,10 +192,9 @@ static void declare_stalled(ls_engine *e, int worker, uint64_t step, const ls_si
 }
 
 /* Checks the awaited workers. The coordinator calls it every LS_NAP_NS. A worker whose silence
- * exceeds the deadline is declared stalled (`step`: see declare_stalled). A worker that is in a
- * merge gets a grace period of GRACE_NS after the deadline, because it might only wait there for a
- * hung worker. At the deadline the group is aborted, which releases all workers that only wait.
- * Therefore a worker that shows no sign of life during the grace period is the one that hangs. */
+ * exceeds the deadline is declared stalled (`step`: see declare_stalled). At the deadline the group
+ * is aborted, which releases all workers that only wait in a merge. They have GRACE_NS more to show
+ * a sign of life; the one that shows none hangs. */
 static void check_workers(ls_watch *watch, ls_engine *e, const bool *awaited, uint64_t step)
 {
     update_silences(watch, e);

@@ -34,10 +34,10 @@ static int list_shard_sizes(uint32_t sizes[SIZES], int *trained, const ls_engine
 }
 
 /* Returns the replica's arena that corresponds to the exchange's array state.slot[i]. Usually the
- * result is the replica's slot `i`. There is one exception, if a moving average of the weights is
- * kept. The exchange has the average in state.canonical and the trained weights in slot number
- * `average`. The replica has the trained weights in its weight arena, and the average in slot
- * number `average`. So the result for slot number `average` is the weight arena. */
+ * result is the replica's slot `i`. With a moving average, the exchange has the average in
+ * state.canonical and the trained weights in slot number `average`, whereas the replica has the
+ * trained weights in its weight arena. So the result for slot number `average` is the weight
+ * arena. */
 static float *arena_of(const ls_train_worker *w, int i)
 {
     ls_replica *r = w->replica;
@@ -61,11 +61,10 @@ static int import_state(ls_train_worker *w, const ls_exchange *x, bool slots)
     return status;
 }
 
-/* Returns whether the replica's total (the merged gradient) is put into an array of the engine or
- * of the fold when the worker joins a group. This needs a device whose ops can be given other
- * arrays later (ls_worker_rebinds). If the result is false, the replica allocates its own total
- * when it is created. A replica that keeps a moving average needs its own total: while the average
- * is evaluated, the replica keeps its trained weights in that memory (ls_replica_use_average). */
+/* Returns whether the replica's total is put into an array of the engine or of the fold when the
+ * worker joins a group, which needs ls_worker_rebinds. If not, the replica allocates its own total.
+ * A replica that keeps a moving average needs its own total: while the average is evaluated, the
+ * replica keeps its trained weights in that memory (ls_replica_use_average). */
 static bool has_total_later(const ls_train_worker *w)
 {
     return ls_worker_rebinds(w) && w->engine->desc.optimizer->ema == 0;

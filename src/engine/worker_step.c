@@ -611,9 +611,8 @@ static void retire_down_to(ls_train_worker *w, int most)
 
 /* Enqueues `count` steps of a range, from step `index` of the range on, as one launch. Then waits
  * for the earlier launch, if there is one, and reports its steps. If the range has more steps, or
- * other work arrives before the new launch ends, the steps of the new launch are reported later
- * (when the next launch has been enqueued, or before the next step in parts). Otherwise the
- * function waits for the new launch and reports its steps. */
+ * other work arrives first, the steps of the new launch are reported later (when the next launch
+ * has been enqueued, or before the next step in parts); otherwise here. */
 static void launch_steps(ls_train_worker *w, const ls_range *range, uint32_t index, uint32_t count)
 {
     const bool more = index + count < range->steps;

@@ -47,8 +47,8 @@ typedef struct http_names {
 
 /* Checks Host and Origin of a request, and the host in its target. `authority`: that host, with a
  * port if there is one, or "". Returns 0 if the request is allowed. Otherwise returns 403 and
- * writes the reason to `why`, one line of at most `size` bytes. A request without a Host header is
- * allowed, because no browser sends such a request. */
+ * writes the reason to `why`, one line of at most `size` bytes. No browser sends a request without
+ * a Host header; it is allowed. */
 unsigned http_names_check(const http_names *names, struct MHD_Connection *c, const char *authority,
                           char *why, size_t size);
 

@@ -79,10 +79,10 @@ int ls_json_fail(ls_error *err, const ls_json *doc, const cJSON *node, int statu
 int ls_json_fail_value(ls_error *err, const ls_json *doc, const cJSON *node, int status,
                        const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/* Names the place from which a node comes, in a document that was made of a file of another format.
- * Messages about the node, and all that follows it up to the next node with a place, then begin
- * with "FILE: PLACE: ". ls_json_set is not called for such a document. Errors: LS_ENOMEM; LS_EINVAL
- * if the node is not of this document. */
+/* Names the place of a node in the file of another format of which the document was made. Messages
+ * about the node, and all that follows it up to the next node with a place, then begin with "FILE:
+ * PLACE: ". ls_json_set is not called for such a document. Errors: LS_ENOMEM; LS_EINVAL if the node
+ * is not of this document. */
 int ls_json_set_place(ls_json *doc, const cJSON *node, const char *place, ls_error *err);
 
 /* Returns the kind of a node for messages: "a string", "a number", "true", "null", "an array", "an

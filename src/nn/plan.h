@@ -252,9 +252,9 @@ int ls_plan_bind(ls_plan *plan, const ls_plan_memory *memory, ls_error *err);
 int ls_plan_gather(ls_plan *plan, ls_subset subset, ls_error *err);
 /* Enqueues the nodes and then the op loss[loss]. With LS_TEST the ops run as in evaluation
  * (LS_RUN_EVALUATE), and no backward pass may follow. `flags` may contain LS_RUN_SAME, which is
- * passed to all ops, and LS_RUN_ACCUMULATE, which is passed to the loss op only. The only other op
- * that accumulates in forward is batch norm. Batch norm does not need LS_RUN_ACCUMULATE, because a
- * model with batch norm computes each shard in one pass. */
+ * passed to all ops, and LS_RUN_ACCUMULATE, which is passed to the loss op only. (Batch norm, the
+ * other op that accumulates in forward, does not need it, because a model with batch norm computes
+ * each shard in one pass.) */
 int ls_plan_forward(ls_plan *plan, ls_subset loss, unsigned flags, ls_error *err);
 /* Called after a forward pass. Enqueues the conversion of the logits [rows][classes] to row-major
  * memory, if they are not row-major. *at becomes the byte offset of the row-major logits in the
@@ -310,9 +310,8 @@ typedef struct ls_live_buffer {
 /* Sets `at` of every buffer and returns the total size in bytes, a multiple of LS_ALIGN. Buffers
  * are placed in the order of their sizes, the largest first. Each buffer is placed at the lowest
  * offset that is free from its time `first` to its time `last`. The same input always gives the
- * same offsets. If `share` is false, no two buffers share memory. The additions saturate: if the
- * sizes are larger than the memory of any machine, the result is so large that every allocation
- * fails. */
+ * same offsets. If `share` is false, no two buffers share memory. The additions saturate, so that
+ * the allocation of sizes that are too large fails. */
 size_t ls_place_buffers(ls_live_buffer *buffer, int count, bool share);
 
 /* Returns the largest number of bytes that are needed at the same time. No layout is smaller. */

@@ -203,9 +203,8 @@ static void begin_gradient(const ls_plan *plan, ls_live_buffer *list, int k, int
 }
 
 /* Lists the gradients. The first reader of a tensor in the backward pass writes its dx directly to
- * the tensor's gradient (DY of the node that wrote the tensor). Each later reader needs a buffer
- * for its dx (PART). An op writes the dx of all its inputs or of none; an unused dx goes to a PART
- * that nothing reads. */
+ * the tensor's gradient (DY of its writer). Each later reader needs a buffer for its dx (PART). An
+ * op writes the dx of all its inputs or of none; an unused dx goes to a PART that nothing reads. */
 static void list_gradients(ls_plan *plan, ls_live_buffer *list)
 {
     if (!plan->training)

@@ -64,10 +64,9 @@ enum {
 typedef enum ls_subset { LS_TRAIN = 0, LS_TEST = 1, LS_SUBSETS = 2 } ls_subset;
 
 /* Rows in host memory: images [rows][c][h][w] of bytes or floats, and labels int32_t [rows] or
- * targets float [rows][targets]; ls_replica_desc.normalisation says which. Each row can have a
- * weight, by which its loss is multiplied. The rows are either a
- * dataset that never changes, or a buffer whose contents change. After a change in the buffer,
- * ls_replica_refresh must be called before the changed rows are used. */
+ * targets float [rows][targets]; ls_replica_desc.normalisation says which. A row's weight
+ * multiplies its loss. The rows are a dataset that never changes, or a buffer; after a change in
+ * the buffer, ls_replica_refresh must be called before the changed rows are used. */
 typedef struct ls_replica_data {
     union {
         const uint8_t *images;
@@ -248,18 +247,16 @@ int ls_replica_import(ls_replica *replica, float *arena, const float *canonical,
 int ls_replica_export(ls_replica *replica, float *canonical, const float *arena, ls_error *err);
 
 /* Computes the gradient of one shard, tail included: enqueues gather, forward, loss and backward.
- * The gradient arena receives the result. `rows`: [n] indices of training rows, which are read
- * before the function returns. n must be an entry of shard_rows or 0; an empty shard has the
- * gradient zero. The random numbers of the rows (augmentation, dropout) depend on `epoch`. `times`
- * may be NULL. */
+ * The gradient arena receives the result. `rows`: [n] indices of training rows, read before the
+ * return. n must be an entry of shard_rows or 0; an empty shard has the gradient zero. The random
+ * numbers of the rows (augmentation, dropout) depend on `epoch`. `times` may be NULL. */
 int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, uint32_t epoch,
                         ls_replica_times *times, ls_error *err);
 
-/* Promises that no thread has written the weights since the last call of ls_replica_gradient, for
- * example between two shards of a step. The promise holds for the next call of ls_replica_gradient
- * only. In that call, ops use again the data that they have computed from the weights and kept,
- * such as transformed weights (LS_RUN_SAME in <lockstep/sys/plugin.h>). Without the promise the ops
- * compute these data again, so a function that writes weights need not tell the replica. */
+/* Promises, for the next call of ls_replica_gradient only, that no thread has written the weights
+ * since the last one, for example between two shards of a step. In that call, ops use again what
+ * they have computed from the weights and kept, such as transformed weights (LS_RUN_SAME). A
+ * function that writes weights need not tell the replica. */
 void ls_replica_promise_same_weights(ls_replica *replica);
 
 /* ---- a backward pass by buckets ------------------------------------------------------------- */
@@ -341,16 +338,16 @@ int ls_replica_evaluate(ls_replica *replica, ls_subset subset, const uint32_t *r
                         double *loss, double *correct, float *scores, ls_error *err);
 
 /* Copies the rows first … first + n − 1 of a subset to the device. It is called after the caller
- * has changed these rows in host memory. The caller must not change these rows again until the
- * device has completed the copy, for example until a later step that uses the rows is done. Does
- * nothing if the device reads rows in host memory. Errors: LS_EINVAL if there are no such rows. */
+ * has changed them in host memory, where it must not change them again until the copy is complete,
+ * for example until a later step that uses them is done. Does nothing if the device reads rows in
+ * host memory. Errors: LS_EINVAL if there are no such rows. */
 int ls_replica_refresh(ls_replica *replica, ls_subset subset, uint32_t first, uint32_t n,
                        ls_error *err);
 
-/* Sets new host memory for the rows of a subset; the number of rows must be the same as before. If
- * the replica has copied the rows to the device, the copy stays as it is until ls_replica_refresh.
- * If the ops read the rows in host memory, they are bound again: the device must have
- * LS_DEVICE_REBINDS, and the replica must have no recordings. Errors: those of an op's bind. */
+/* Sets new host memory for the rows of a subset; the number of rows must be the same as before. A
+ * copy on the device stays as it is until ls_replica_refresh. Ops that read the rows in host memory
+ * are bound again: the device must have LS_DEVICE_REBINDS, and the replica no recordings. Errors:
+ * those of an op's bind. */
 int ls_replica_data_at(ls_replica *replica, ls_subset subset, const ls_replica_data *data,
                        ls_error *err);
 

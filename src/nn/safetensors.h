@@ -8,12 +8,11 @@
 #include "formats/safetensors.h"
 #include "nn/network.h"
 
-/* A *set* of tensors: an array with the layout of the canonical weights (model->floats floats),
- * and the prefix of its tensors' names in the file. The prefix "" is for the weights, running
+/* A *set* of tensors: an array with the layout of the canonical weights (model->floats floats), and
+ * the prefix of its tensors' names in the file. The prefix "" is for the weights, running
  * statistics included. Any other prefix, such as "optimizer/momentum/", is for an array with one
- * number per element of each parameter, such as a state of the optimizer. Its tensors are called
- * "optimizer/momentum/conv1.weight" and so on. An array with such a prefix has no running
- * statistics: their positions in `values` are neither written to the file nor read from it. */
+ * number per element of each parameter: "optimizer/momentum/conv1.weight" and so on. It has no
+ * running statistics: their positions in `values` are neither written nor read. */
 typedef struct ls_tensors_out {
     const char *prefix;
     const float *values;
@@ -56,9 +55,8 @@ int ls_safetensors_write(ls_file_writer *w, const ls_network *model, const ls_te
 
 /* Reads every tensor of the model from a file into the canonical array. The number formats F16 and
  * BF16 are converted to F32. `prefix`: as in ls_tensors_in. Tensors that the model does not have
- * are ignored, because the file can come from another program. If the file contains a state, its
- * checksum is verified first. Errors: LS_ENOENT; LS_EIO; LS_EDATA (the message names the file, the
- * offset and the expected contents); LS_ENOMEM. */
+ * are ignored, because the file can come from another program. The checksum of a file with a state
+ * is verified first. Errors: LS_ENOENT, LS_EIO, LS_EDATA, LS_ENOMEM. */
 int ls_safetensors_load(float *canonical, const char *path, const ls_network *model,
                         const char *prefix, const ls_host *host, ls_error *err);
 

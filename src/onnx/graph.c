@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Converts a model's layers to nodes of an ONNX graph. A layer's output has the name of the layer.
- * In the graph, images have four dimensions and vectors two. If a layer reads a vector of n
- * features as an image of n × 1 × 1, or such an image as a vector, a Reshape node is put before its
- * node. */
+/* Converts a model's layers to nodes of an ONNX graph. A layer's output has its name. In the graph,
+ * images have four dimensions and vectors two. If a layer reads a vector of n features as an image
+ * of n × 1 × 1, or such an image as a vector, a Reshape node is put before its node. */
 #include "onnx/onnx.h"
 
 #include "base/error.h"

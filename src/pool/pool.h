@@ -67,8 +67,8 @@ int ls_usable_cpus(int allowed, double quota);
 /* Writes to `part` the CPUs of `all` that belong to worker w of n, and returns their number. The
  * parts are disjoint, and their sizes differ by at most one CPU. If `want` is not 0, a part is
  * reduced to `want` CPUs on as many different cores as possible. `core` is the result of
- * ls_cpus_cores for `all`. Returns 0, with an empty part, if `all` has fewer than n CPUs, or if a
- * share has fewer than `want`. */
+ * ls_cpus_cores for `all`. Returns 0, with an empty part, if a share would have no CPU, or fewer
+ * than `want`. */
 int ls_cpus_split(ls_cpus *part, const ls_cpus *all, const ls_cpus *core, int n, int w, int want);
 
 /* Writes for each CPU of `cpus` the number of its core, which is the lowest CPU of that core. */

@@ -22,9 +22,9 @@ enum {
 
 /* Reads a plain decimal number, such as -1.5e3, at the start of `text`. After the number there must
  * be a byte that no number contains, and then 7 more bytes of allocated memory, because the
- * function loads 8 bytes at a time. Returns the address after the number. Returns NULL if there is
- * no number, or if the number has another form; ls_number_read reads some of these. *value has the
- * same bits as strtod's result. *form becomes 0, LS_FORM_POINT or LS_FORM_POINT_OR_GROUP. */
+ * function loads 8 bytes at a time. Returns the address after the number; NULL if there is none, or
+ * in another form (ls_number_read). *value has the bits of strtod's result. *form becomes 0,
+ * LS_FORM_POINT or LS_FORM_POINT_OR_GROUP. */
 const char *ls_number_scan(const char *text, double *value, unsigned *form);
 
 /* Reads a number of `n` bytes: plain, with thousands separators or with a decimal comma. Returns

@@ -205,8 +205,8 @@ void ls_prep_free(ls_prep *prep); /* NULL is allowed */
 
 /* Adds a column. If `levels` is 0, the column is one of numbers, and the caller may afterwards set
  * its fields for scaling and for missing values. Otherwise the column is one of texts, with the
- * levels `level` [levels]. The texts are copied, and each byte in them that is invalid UTF-8
- * becomes U+FFFD, as in the texts of an opened table. Errors: LS_ENOMEM. */
+ * levels `level` [levels]. The texts are copied, with U+FFFD for each byte that is invalid UTF-8.
+ * Errors: LS_ENOMEM. */
 int ls_prep_add(ls_prep *prep, const char *name, const char *const *level, int levels,
                 ls_error *err);
 /* Adds a column of dates of the form `form`, whose days are counted from the day `since`, with the

@@ -80,8 +80,8 @@ int ls_sinks_close(ls_sinks *sinks, ls_error *err);
 int ls_sink_jsonl(ls_sink **out, const char *path, const ls_sink_mark *keep, const ls_host *host,
                   ls_error *err);
 
-/* The type of functions that create a sink in the run's directory `dir`. The file sinks.def has a
- * line for each of these functions. Errors: LS_EIO, LS_ENOMEM.
+/* The type of functions that create a sink in the run's directory `dir`, one for each line of
+ * sinks.def. Errors: LS_EIO, LS_ENOMEM.
  *
  * ls_sink_tensorboard creates a sink that writes a new TensorBoard event file: loss, accuracy,
  * learning rate and images per second of every step, and loss and accuracy of every evaluation.

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A newcomer, which comes after the run has begun: this file is the side of the newcomer; admit.c
- * is the side of the members. The newcomer waits at the member to which it has connected, until
- * that member sends an invitation. Then the newcomer takes part in the vote (regroup.c). If the new
- * host group contains the newcomer, the newcomer connects to all its members. If not, it connects
- * to the run again and waits again (join.c). */
+/* The newcomer's side of an admission; admit.c is the side of the members. The newcomer waits at
+ * the member to which it has connected, until that member sends an invitation. Then the newcomer
+ * takes part in the vote (regroup.c). If the new host group contains the newcomer, the newcomer
+ * connects to all its members. If not, it connects to the run again and waits again (join.c). */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"

@@ -128,9 +128,10 @@ int tcp_join(tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *opti
 void tcp_free_rendezvous(struct joining *j);
 
 /* Serves the listener of a run that has begun. A process outside the run is told that the run has
- * begun; if the run admits it, it waits here. A handshake has a second. A connection from a member
- * of this run is closed at once: that member is regrouping already, and calls again until this
- * member regroups too (tcp_regroup). Does not wait. Returns whether a handshake is in progress. */
+ * begun, or waits here if the run admits processes. A handshake has a second. A connection from a
+ * member of this run is closed at once: that member is regrouping already, and calls again until
+ * this member regroups too (tcp_regroup). Does not wait. Returns whether a handshake is in
+ * progress. */
 bool tcp_answer_late(struct joining *j);
 
 /* Implements the function `regroup` of the transport (ls_transport.regroup), except that the caller

@@ -440,9 +440,9 @@ static int await_complete(joining *j, tcp_link *link, ls_error *err)
 }
 
 /* Returns whether to call again after the verdict that the run has begun (TCP_BEGUN). The verdict
- * can come from the previous run, which is still ending on the first member's host while the next
- * run already starts on this host. This process waits up to ENDING_NS for the end of the previous
- * run. *until_ns: end of that wait; 0 before the first such verdict. */
+ * can come from the previous run, which is still ending on the first member's host. This process
+ * waits up to ENDING_NS for its end. *until_ns: end of that wait; 0 before the first such
+ * verdict. */
 static bool may_end_soon(const joining *j, int status, uint64_t *until_ns)
 {
     if (status != LS_EUNSUPPORTED || j->verdict.kind != TCP_BEGUN)

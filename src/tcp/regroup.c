@@ -156,11 +156,10 @@ static int run_vote(regrouping *m, ls_error *err)
 
 /* ---- the new transport ----------------------------------------------------------------------- */
 
-/* If this member has formed a host group shortly before, another member of that host group can
- * still be waiting for its connections, and is not lost. Therefore this member waits until the
- * other member has given up (GRACES_TO_CONNECT), and one grace time more. The vote ends later
- * accordingly: after the wait, and the further grace time of is_settled, there is time for the
- * proposal and the answers. */
+/* If this member has formed a host group shortly before, another member of it can still be waiting
+ * for connections, and is not lost. Therefore this member waits until the other one has given up
+ * (GRACES_TO_CONNECT), and one grace time more. The vote ends later accordingly: after the wait,
+ * and the further grace time of is_settled, there is time for the proposal and the answers. */
 tcp_limits tcp_limits_of_vote(uint64_t now, uint64_t formed_ns, uint64_t grace_ns, uint64_t end_ns)
 {
     tcp_limits limits = {.settle_ns = now + grace_ns};

@@ -53,12 +53,11 @@ typedef struct ls_coordination {
 /* Creates trainer->coordination, which the trainer frees. Errors: LS_ENOMEM. */
 int ls_coordination_create(struct ls_trainer *trainer, ls_error *err);
 
-/* Runs the steps of this epoch from the current position until `limit` steps of the epoch are done.
- * Also does the due work between and after these steps. The training time of an epoch is the time
- * from the beginning of this function to the end of its last step, summed over its calls; the time
- * between calls of ls_trainer_step does not count. When the function returns, no worker has work.
- * Returns LS_OK early if the run is to stop. Errors: those of steps, of recovery, of records and of
- * saving. */
+/* Runs the steps of this epoch until `limit` of them are done, with the due work between and after
+ * them. The training time of an epoch is the time from the beginning of this function to the end of
+ * its last step, summed over its calls; the time between calls of ls_trainer_step does not count.
+ * When the function returns, no worker has work. Returns LS_OK early if the run is to stop. Errors:
+ * those of steps, of recovery, of records and of saving. */
 int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err);
 /* Ends an epoch whose steps are all done: writes the epoch's record, evaluates if `may_evaluate`
  * and an evaluation is due, begins the next epoch, and saves a checkpoint if one is due. If an

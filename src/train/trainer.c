@@ -21,10 +21,10 @@
 
 static int close_trainer(ls_trainer *t, ls_error *err);
 
-/* Opens a trainer. *again becomes true if this host was being admitted to a run and another host
- * was lost meanwhile. The caller then calls the function once more, to ask for another admission.
- * After such a loss this host leaves only when it has voted with the others on the next host group
- * (ls_cluster_regroup), because without it and the lost host the others can be no majority. */
+/* Opens a trainer. *again becomes true if another host was lost while this one was being admitted.
+ * The caller then calls the function once more. After such a loss this host leaves only when it has
+ * voted with the others on the next host group (ls_cluster_regroup), because without it and the
+ * lost host the others can be no majority. */
 static int open_once(ls_trainer **out, const ls_trainer_options *o, bool *again, ls_error *err)
 {
     ls_error why = {0};

@@ -507,8 +507,8 @@ enum { LS_K_STACK = 16 }; /* largest number of values on the stack of ls_k_add_a
 /* out[i] ← the sum of in[k][i], k < count, for i < floats, in the order of a binary tree. `order`
  * is the tree in postfix form: 2·count − 1 elements that leave one value on the stack. The stack
  * holds at most LS_K_STACK values. `in` and `order` are host arrays, which the function copies
- * before it returns. `out` may be one of `in`. Any number of floats and any alignment is allowed;
- * 16-byte alignment is fastest. */
+ * before it returns. `out` may be one of `in`. Any number of floats and any alignment is
+ * allowed. */
 cudaError_t ls_k_add_arenas(float *out, const float *const *in, int count, const uint8_t *order,
                             size_t floats, cudaStream_t stream);
 
