@@ -12,13 +12,12 @@
  * of life* is a short message by which a member shows that it still runs. The *host group* is the
  * set of present members; a member's number is its position in the host group.
  *
- * Threads. A *progress thread* owns the transport. A *caller* is the thread that calls a function
- * below. An *order* is a command of a caller to the progress thread: to join, to gather data, to
- * sum, to regroup or to close. Callers give one order at a time, and wait until it is done. The
- * progress thread sends and receives signs of life all the time, also between orders. All members
- * give the same orders in the same sequence. Each sum and each gather begins with a header, by
- * which the members check that all of them do the same. (Error messages call a sum or a gather an
- * "exchange".)
+ * Threads. A *progress thread* owns the transport. An *order* is a command of a *caller* to the
+ * progress thread: to join, to gather data, to sum, to regroup or to close. Callers give one order
+ * at a time, and wait until it is done. The progress thread sends and receives signs of life all
+ * the time, also between orders. All members give the same orders in the same sequence. Each sum
+ * and each gather begins with a header, by which the members check that all of them do the same.
+ * (Error messages call a sum or a gather an "exchange".)
  *
  * Faults. There is a *fault* when a member has been silent for the deadline, when a member says
  * that it leaves, when the transport fails, or when a header is not the expected one. From then on

@@ -50,16 +50,13 @@ const ls_comm_type *ls_comm_find(const ls_comm_type *const *types, const char *n
  * computed in an arena of its own and stays there, so nothing is copied. A push adds nothing.
  * Adjacent entries that together contain exactly the shards of one node are called the *parts* of
  * that node. Four or more parts are added in one pass over memory, so that each part is read once.
- * The addition is made before the next gradient is computed (ls_fold_leaf). After the last push the
- * fold adds nothing more: the merge makes the remaining additions, and all ranks share that work.
- * Therefore the stack can at the end contain the parts of a node instead of one entry for that
- * node.
+ * The addition is made before the next gradient is computed (ls_fold_leaf). The merge makes the
+ * remaining additions, and all ranks share that work. Therefore the stack can at the end contain
+ * the parts of a node instead of one entry for it.
  *
- * Dealt shards (ls_fold_deal) are a form of spread mode. Which shards a worker computes is decided
- * while the workers run (sync/deal.h): each worker begins with a fixed first shard, and then
- * receives the shard to the left or to the right of the shards that it has. The shards of a worker,
- * and with them its partial sums, differ from one minibatch to the next. The tree is always the
- * same, and so are the bits of the sum over all workers.
+ * Dealt shards (ls_fold_deal) are a form of spread mode, in which a worker receives the shard to
+ * the left or to the right of those that it has (sync/deal.h). Its partial sums then differ from
+ * one minibatch to the next, but not the tree, nor the bits of the sum over all workers.
  *
  * Threads: only one worker's thread uses a fold. */
 

@@ -18,10 +18,9 @@
  * because ls_tree_rest_add can work in place. The rank then adds its other partial sums to the
  * first one in place. If there are no other partial sums, it computes nothing.
  *
- * No total is overwritten while another rank reads it. A rank writes its total again only after the
- * barrier `publish` of the next merge. Each rank arrives at that barrier only when it has copied
- * all chunks of this merge and its caller no longer uses the total. The condition on the caller
- * matters if the ranks share one total.
+ * No total is overwritten while another rank reads it: a rank writes its total again only after the
+ * barrier `publish` of the next merge, at which each rank arrives only when it has copied all
+ * chunks of this merge and its caller no longer uses the total.
  *
  * *Sums by pieces* (comm.h) write no total and have two barriers: `publish`, which is the commit
  * point, and the barrier of ls_pieces_end.

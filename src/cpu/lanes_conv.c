@@ -9,11 +9,7 @@
  * Output channels. The threads of the team divide the eights; in forward they divide the image rows
  * instead, unless there are more weights than pixels.
  *
- * The staged gradient. A relu and an average pool can be fused into the convolution. dy is the
- * gradient of the op's output, after relu and pool. The kernels need d, the gradient of the
- * convolution's own result, before relu and pool. stage_gradient computes d from dy and from the
- * mask of signs that forward has saved, and stores d in scratch memory; d is then *staged*. Without
- * relu and pool, dy itself is d.
+ * stage_gradient computes d from dy and from the mask of signs that forward has saved.
  *
  * The gradient of the weights, which pairs x with d, is computed in one of four forms:
  *
@@ -32,10 +28,10 @@
  * dx, if it is needed, is computed from the weights and from d of all output channels, either by
  * Winograd's algorithm for a whole block, or directly for one packet at a time.
  *
- * Transformed weights. Winograd's algorithm multiplies *values*, transforms of x and of the weights
- * (wino.h). The weights do not change from call to call in evaluation (LS_RUN_CONSTANT), nor from
- * one shard of a training step to the next (LS_RUN_SAME). An op therefore keeps the transformed
- * weights if the transform takes a noticeable time. Its twins use the same kept values. */
+ * Transformed weights. The weights do not change from call to call in evaluation (LS_RUN_CONSTANT),
+ * nor from one shard of a training step to the next (LS_RUN_SAME). An op therefore keeps the
+ * weights' values (wino.h) if the transform takes a noticeable time. Its twins use the same kept
+ * values. */
 #include "cpu/lanes_conv.h"
 
 #include "base/error.h"

@@ -10,12 +10,11 @@
  * Whole: if the minibatch has one shard and there is one worker, the worker enqueues a whole step
  * (gradient and update) on its device as one launch. It enqueues the next step before the result of
  * the step before is known, so the device never waits for the host. For a small model one launch
- * has LS_UNROLLED steps. At most LS_IN_FLIGHT launches are in progress. When a launch has ended,
- * its steps are reported in order. If the loss of a step is not finite, the device applies neither
- * that step nor the steps that are enqueued after it. The worker sees the loss when it reads the
- * result of the launch. It handles the step as any other skipped step. If the run continues, the
- * worker then enqueues the later steps again. The results are therefore the same as if each step
- * had been enqueued after the end of the step before. */
+ * has LS_UNROLLED steps. At most LS_IN_FLIGHT launches are in progress. If the loss of a step is
+ * not finite, the device applies neither that step nor those that are enqueued after it. The worker
+ * handles the step as any other skipped step when it reads the result, and enqueues the later steps
+ * again if the run continues. So the results are the same as if each step had been enqueued after
+ * the end of the one before. */
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/error.h"

@@ -25,11 +25,9 @@
  * of T. The op of each other reader writes `dx` to a buffer of its own, and the plan then adds this
  * buffer to the gradient of T. The order of additions is therefore always the same.
  *
- * Activations share memory: when no later op reads a buffer, the buffer's memory is used for
- * another buffer (ls_live_buffer). The use of memory is highest when backward begins, because
- * backward reads the outputs of forward. After that moment the backward pass of each node frees
- * more memory than its gradients need. Therefore dy and dx of an op do not share memory: the
- * highest use would not become lower. */
+ * Activations share memory: when no later op reads a buffer, its memory is used for another one
+ * (ls_live_buffer). dy and dx of an op do not share memory, because the use is highest when
+ * backward begins: from then on each node frees more memory than its gradients need. */
 #ifndef NN_PLAN_H
 #define NN_PLAN_H
 

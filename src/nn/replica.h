@@ -36,8 +36,8 @@
  * layer). In a gradient, the section contains the *contribution* of the shard: the shard's
  * statistics times its number of rows. The total's section, divided by the minibatch's number of
  * rows, is therefore the mean over the shards, weighted by rows, and an empty shard adds nothing.
- * The variance in a contribution is multiplied by n/(n − 1), where n is the number of values of one
- * channel in the shard (rows · height · width). In a slot, the section is unused.
+ * The variance in a contribution is multiplied by n/(n − 1), with n = rows · height · width of the
+ * shard. In a slot, the section is unused.
  *
  *     gradient   of one shard, a leaf of the tree in merge/tree.h    by ls_replica_gradient
  *     total      gradient of the whole minibatch                     by the merge of all workers
@@ -289,9 +289,8 @@ int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_
  * bits as if ls_replica_gradient were called, the gradient were copied to the total, and
  * ls_replica_apply were called.
  *
- * A step of a small model takes less time than enqueueing the next step. For such a model
- * LS_UNROLLED steps are therefore one recording. A model is *small* if it needs at most
- * LS_UNROLL_BYTES bytes for arenas and activations, without the ops' working memory. */
+ * If a step takes less time than enqueueing the next one, LS_UNROLLED steps are one recording: a
+ * model is *small* if its arenas and activations take at most LS_UNROLL_BYTES. */
 enum { LS_RESULT_SLOTS = 2, LS_UNROLLED = 8, LS_UNROLL_BYTES = 64 << 20 };
 
 typedef struct ls_replica_step {

@@ -10,11 +10,10 @@
  * the newcomer's number, the addresses of all members, and the host group that the vote is to
  * replace.
  *
- * An admission can fail, for example because a firewall is between the newcomer and one member. A
- * failed admission costs the run time, so every member keeps a list of the newcomers whose
- * admissions have failed. A newcomer is tried again after 1 round (end of an epoch), then after 2,
- * 4 and 8 rounds. After TRIES failures it is told the reason and refused. If it is started again,
- * it is tried once more after AGAIN rounds. */
+ * A failed admission (a firewall between the newcomer and one member) costs the run time, so every
+ * member keeps a list of such newcomers. A newcomer is tried again after 1 round (end of an epoch),
+ * then after 2, 4 and 8 rounds. After TRIES failures it is told the reason and refused. If it is
+ * started again, it is tried once more after AGAIN rounds. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"

@@ -7,11 +7,11 @@
  *
  * At the start the members find each other in a *rendezvous* (its state is the struct `joining`).
  * One member, the *first member*, listens at an address that all members know. The other members
- * connect to that address. In this directory a *caller* is the process that connects to another
- * process. A *listener* is the process that accepts connections, or its listening socket. Both ends
- * of a connection prove in a handshake that they know the run's secret (greet.c). When all members
- * have come, the first member gives each of them its number and the addresses of all listeners
- * (meet.c). Then each member connects to all members with lower numbers (join.c).
+ * connect to that address. A *caller* is the process that connects to another process; a *listener*
+ * is the process that accepts connections, or its socket. Both ends prove in a handshake that they
+ * know the run's secret (greet.c). When all members have come, the first member gives each of them
+ * its number and the addresses of all listeners (meet.c). Then each member connects to all members
+ * with lower numbers (join.c).
  *
  * A connection is *pending* until its other end has completed the handshake. A *note* is a message
  * between the first member and another member during the rendezvous. A *newcomer* is a process that

@@ -8,14 +8,14 @@
  * At the end of an epoch the members make an exchange, in which each member tells all others how
  * many newcomers wait at it. If a newcomer waits, all members end their host group
  * (ls_cluster_admit). They then form one with the newcomer, as the remaining members do after a
- * loss (ls_recover). The old members need not compare their progress, because all of them are at
- * the end of the same epoch. Instead the old members and the newcomer repeat the exchanges of the
- * start of a run. The newcomer opens its run in the same way as a host of a resumed run.
+ * loss (ls_recover). The old members, which are all at the end of the same epoch, and the newcomer
+ * repeat the exchanges of the start of a run. The newcomer opens its run as a host of a resumed run
+ * does.
  *
  * If a member is lost during these exchanges, the next host group has no newcomer. The newcomer
  * notices the loss too. It votes on the next host group with the others, and then leaves, because
- * it can lack a part of the state. The last exchange of an admission is the exchange of
- * ls_members_begin. After that exchange the newcomer is a member like the others.
+ * it can lack a part of the state. After the last exchange, that of ls_members_begin, the newcomer
+ * is a member like the others.
  *
  * After an exchange all members must do the same. So they decide only by data that all of them
  * have: the table that the exchange has gathered, and the host group, which says which of its

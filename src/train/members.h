@@ -3,14 +3,13 @@
  * nothing.
  *
  * Every member goes through the same steps, epochs and evaluations, on its own copy of the data,
- * with the same rows and the same random numbers. Only the shards are divided among the members.
- * The first member has the run directory: it writes records and checkpoints. If the run is resumed,
- * it sends the other members the state that it has read from the checkpoint.
+ * with the same random numbers. Only the shards are divided. The first member has the run
+ * directory: it writes records and checkpoints, and sends the others the state of a run that is
+ * resumed.
  *
- * All members stop after the same step. If the user stops one member, this member adds the request
- * to its next message: its part of the sum of gradients in a step. All members receive the request
- * with the total of that step. They then do one more step, because the next step can already be in
- * progress.
+ * All members stop after the same step. If the user stops one member, it adds the request to its
+ * part of the sum of gradients in a step. All members receive it with the total, and do one more
+ * step, because that can already be in progress.
  *
  * If a member is lost, the run ends on all members. If cluster.on_host_loss is "continue", the
  * remaining members continue instead (regroup.c). The remaining member with the lowest number is

@@ -11,16 +11,14 @@
  * *Levelling* brings all members to the same state. All members first exchange their progress: the
  * numbers of steps and evaluations that each has completed, the report of its last step, the
  * results of its last evaluation, and its standing (ls_standing: the position and results of the
- * run) at that moment. The *newest* member is the one with the most steps. Of members with equally
- * many steps it is the one with the most evaluations; then the one with the most completed
- * admissions (ls_members.rounds); then the one with the lowest number. If a member lacks a step,
- * the newest member sends its weights and optimizer states to all. The member that lacks the step
- * loads them, and accounts for the step as if it had run the step itself. If a member lacks an
+ * run) at that moment. The *newest* member is the one with the most steps, then evaluations, then
+ * completed admissions (ls_members.rounds), then the lowest number. If a member lacks a step, the
+ * newest member sends its weights and optimizer states to all. The member that lacks the step loads
+ * them, and accounts for the step as if it had run the step itself. If a member lacks an
  * evaluation, it adopts the results of the newest member.
  *
- * A step that no remaining member has applied is repeated. It does not matter whether a lost member
- * has applied that step: the sum of gradients depends only on the shards, so the repeated step
- * gives the same weights.
+ * A step that no remaining member has applied is repeated, whether or not a lost member has applied
+ * it: the sum of gradients depends only on the shards.
  *
  * A member adopts nothing before the last exchange of a levelling has succeeded. After a loss
  * during a levelling, the members therefore still differ by at most one step, and the next
