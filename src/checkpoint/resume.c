@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Resuming a run after an interrupt, a crash, or a loss of power. The *state* of a run is
- * everything in a checkpoint except weights and optimizer states; it contains the *position*, which
- * says how far the training has come (checkpoint.h). */
+/* Resuming a run after an interrupt, a crash, or a loss of power. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"

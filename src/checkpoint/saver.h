@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The saver: writes checkpoints (checkpoint.h) while a run goes on.
- * Threads: only the coordinator, the thread that runs the training, calls these functions. */
+ * Threads: only the coordinator calls these functions. */
 #ifndef CHECKPOINT_SAVER_H
 #define CHECKPOINT_SAVER_H
 

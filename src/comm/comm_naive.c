@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The `naive` all-reduce, for comparison with `ordered`. The book "Dive into Deep Learning" first
  * writes an all-reduce in this form. For each parameter, rank 0 makes all additions while the other
- * ranks wait; then the other ranks copy the sum. A *rank* is one worker; comm.h explains partial
- * sum and total. */
+ * ranks wait; then the other ranks copy the sum. */
 #include "comm/comm.h"
 
 #include <string.h>

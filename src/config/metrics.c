@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Computes the metrics of an evaluation from the *scores*, the model's outputs for its rows
- * (metrics.h). */
+/* Computes the metrics of an evaluation from the scores (metrics.h). */
 #include "config/metrics.h"
 
 #include "base/error.h"

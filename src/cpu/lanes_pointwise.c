@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Ops that compute element by element: the activation functions, addition, products and dropout.
- * Also export,
- * which copies to row-major order. A vector is sixteen adjacent floats; a lane is one of its
- * positions; a row is an example of the batch (lanes_op.h). */
+ * Also export, which copies to row-major order. */
 #include "base/error.h"
 #include "base/rng.h"
 #include "cpu/few.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The exchange: memory that the coordinator (the thread that hands out work) and the jobs of the
- * workers share. Internal to the engine (see engine/engine.h). */
+/* The exchange: memory that the coordinator and the jobs of the workers share. Internal to the
+ * engine. */
 #ifndef ENGINE_EXCHANGE_H
 #define ENGINE_EXCHANGE_H
 

@@ -70,11 +70,10 @@ const char *ls_engine_device_name(const ls_engine *engine, int worker);
  * value for each weight. The number is the same for all workers. Once the job ls_worker_open has
  * ended, this function may be called at any time, even if worker 0 has stalled. */
 size_t ls_engine_floats(const ls_engine *engine);
-/* Returns the size in bytes of the *total* (the sum of all workers' gradients) if it is one array
- * that all workers share; 0: each worker has its own array for the total. */
+/* Returns the size in bytes of the total if it is one array that all workers share; 0: each worker
+ * has its own array for the total. */
 size_t ls_engine_total_bytes(const ls_engine *engine);
-/* Returns the size in bytes of a worker's *fold*: its arrays for the partial sums of the gradients
- * of its shards (comm/comm.h). */
+/* Returns the size in bytes of a worker's fold. */
 size_t ls_engine_fold_bytes(const ls_engine *engine, int worker);
 /* Returns whether the last LS_ENOMEM of an engine function was due to a lack of memory for the
  * scores of an evaluation. */

@@ -395,9 +395,8 @@ int ls_worker_evaluate(ls_train_worker *w, const ls_exchange *x)
 
 /* ---- models ------------------------------------------------------------------------------ */
 
-/* Computes the checksum of the weight arena and of the slots. In each arena the parameters are
- * followed by the *tail*, a few floats in which a gradient has the loss and counts. A slot has
- * values for the parameters only, so its checksum ends at the offset of the tail. */
+/* Computes the checksum of the weight arena and of the slots. A slot has values for the parameters
+ * only, so its checksum ends at the offset of the tail. */
 int ls_worker_sum_state(uint32_t *sum, ls_train_worker *w)
 {
     ls_replica *r = w->replica;

@@ -136,7 +136,7 @@ static int flip_bit(ls_train_worker *w, const ls_injection *flip)
 }
 
 /* If rows are streamed, copies `count` rows of the step, from row `first` on, to the device. The
- * rows are consecutive in the feed, which is the host's buffer for streamed rows. */
+ * rows are consecutive in the feed. */
 static int refresh_rows(ls_train_worker *w, const ls_step *s, uint32_t first, uint32_t count)
 {
     if (!w->engine->streams || count == 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Opens a trained model: finds the files of its run, reads its config, weights and *card* (the
- * description of the model in its file of weights, config/card.h), and opens data. */
+/* Opens a trained model: finds the files of its run, reads its config, weights and card
+ * (config/card.h), and opens data. */
 #include "model/trained.h"
 
 #include "base/error.h"

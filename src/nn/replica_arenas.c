@@ -61,8 +61,7 @@ int ls_replica_lay_out(ls_replica *r, ls_error *err)
 }
 
 /* Creates a bit mask that tells the update which gradients it must read from their shadows: one bit
- * for every GRAIN floats of an arena. (A *shadow* is a second copy in the number type of the
- * device's matrix products, see <lockstep/sys/plugin.h>.) */
+ * for every GRAIN floats of an arena. */
 static int mark_shadows(ls_replica *r, ls_error *err)
 {
     const size_t words = r->tail_at / GRAIN / 32 + 1;

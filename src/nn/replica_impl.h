@@ -125,9 +125,8 @@ struct ls_replica {
     float *own_gradient; /* the gradient arena that the replica has allocated */
     /* the total arena that the replica has allocated; NULL: none */
     float *own_total;
-    char *shadow, *shadow_grad; /* shadows of the parameters and of their gradients; NULL: none. (A
-                                 * *shadow* is a second copy in the number type of the device's
-                                 * matrix products, such as bf16; see <lockstep/sys/plugin.h>.) */
+    char *shadow, *shadow_grad; /* shadows of the parameters and of their gradients
+                                   (<lockstep/sys/plugin.h>); NULL: none */
     /* bit mask on the device: the gradients that whole steps write to their shadows only */
     uint32_t *in_shadow;
     char *activations;

@@ -142,9 +142,9 @@ static int run_forward(const segment_run *p, ls_error *err)
 static int run_ops(ls_replica *r, const segment_run *p, ls_error *err)
 {
     const ls_segment *s = p->segment;
-    /* A *shadow* is a second copy of a gradient in the number type of the device's matrix products,
-     * such as bf16. In a whole step the backward pass writes some gradients to their shadows only,
-     * because the update of the same segment can read the shadows. */
+    /* In a whole step the backward pass writes some gradients to their shadows
+     * (<lockstep/sys/plugin.h>) only, because the update of the same segment can read the
+     * shadows. */
     const bool in_shadow = s->parts & LS_PART_UPDATE && ls_replica_updates_read_shadows(r);
     const unsigned shadow = in_shadow ? LS_RUN_SHADOW : 0;
     int status = s->parts & LS_PART_FORWARD ? run_forward(p, err) : LS_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The functions that a pool's owner calls: submitting jobs, waiting for them, cancelling, clearing.
- * (The *owner* is the one thread that submits jobs and waits for them.) */
+/* The functions that a pool's owner calls: submitting jobs, waiting for them, cancelling,
+ * clearing. */
 #include "pool/pool.h"
 
 #include "base/error.h"

@@ -58,8 +58,7 @@ int ls_sinks_add(ls_sinks *sinks, ls_sink *sink, ls_error *err);
 int ls_sinks_emit(ls_sinks *sinks, ls_record *record, ls_error *err);
 
 /* Writes the buffered records of each sink to the sink's file, if the last write to the file was
- * more than a second ago. The coordinator (the thread that runs the training) calls this function
- * while it waits. */
+ * more than a second ago. The coordinator calls this function while it waits. */
 void ls_sinks_look(ls_sinks *sinks);
 
 /* Writes the buffered records to the files, and sets *mark to the end of metrics.jsonl, or to zero

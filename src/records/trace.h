@@ -10,8 +10,8 @@
  * Spans of the same kind have the same name; a number, such as that of a step, is an argument. The
  * coordinator submits steps to the workers in ranges (engine/engine.h). An arrow leads from the
  * span in which a range is submitted to the first step of the range on each worker. Counters show
- * the number of items (jobs and ranges) that wait in each worker's inbox, and how many rows
- * (examples) per second the last step trained.
+ * the number of items (jobs and ranges) that wait in each worker's inbox, and how many rows per
+ * second the last step trained.
  *
  * If a worker's device can report spans (plugin.h, spans_begin), the device's tracks follow the
  * worker's track, one for each stream, such as "cuda(0) stream 13". If two spans of a stream

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The coordinator: runs the training loop over steps and epochs. It submits steps to the workers in
- * *ranges* (one step or a few consecutive steps). Each worker sends a *report* of each step; the
- * *outcome* of a step is made from the reports (engine/engine.h). A *member* is one process of a
- * run of several processes (members.h). */
+/* The coordinator: runs the training loop over steps and epochs. It submits ranges to the workers
+ * (engine/engine.h). Each worker sends a *report* of each step; the *outcome* of a step is made
+ * from the reports. */
 #ifndef TRAIN_COORDINATOR_H
 #define TRAIN_COORDINATOR_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Runs of several processes, the *members*: joining, the data that members exchange, and the end.
- * An *exchange* is a transfer of data in which all members take part, in the same order on all of
- * them. */
+/* Runs of several members: joining, the data that members exchange, and the end. */
 #include "train/members.h"
 #include "base/error.h"
 #include "base/host.h"

@@ -15,10 +15,9 @@
  * remaining members continue instead (regroup.c). The remaining member with the lowest number is
  * then the first member.
  *
- * A *newcomer* is a host that asks to be admitted to a run that has begun (admit.c). An *exchange*
- * is a transfer of data in which all members take part, in the same order on all of them. Where
- * members are compared, each member is compared with the first member, and an error names the
- * lowest-numbered member that differs. */
+ * An *exchange* is a transfer of data in which all members take part, in the same order on all of
+ * them. Where members are compared, each member is compared with the first member, and an error
+ * names the lowest-numbered member that differs. */
 #ifndef TRAIN_MEMBERS_H
 #define TRAIN_MEMBERS_H
 
@@ -36,9 +35,8 @@ typedef struct ls_member_device {
     int origin;
 } ls_member_device;
 
-/* Fingerprint of a member's run: data that must be the same on all members. The *recipe* is the
- * part of the config on which the weights depend. The struct is sent as bytes, so it has no
- * pointers. */
+/* Fingerprint of a member's run: data that must be the same on all members. The struct is sent as
+ * bytes, so it has no pointers. */
 typedef struct ls_fingerprint {
     char version[16]; /* version of the library */
     uint64_t train_rows, test_rows;

@@ -250,7 +250,7 @@ static int choose_shards(ls_trainer *t, ls_error *err)
 /* ---- devices and workers -------------------------------------------------------------------- */
 
 /* Returns the largest number of devices that have work, which is the number of shards of this
- * process, at least 1. (A *shard* is a part of a minibatch that one device computes.) */
+ * process, at least 1. */
 static int most_devices(const ls_trainer *t)
 {
     int lo, hi;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads weights and optimizer states back from the workers, for a checkpoint or a model, and
- * compares the replicas (the workers' copies of the model). Faults of workers and of other
- * processes meanwhile go to recover.c; any other error is returned as it is. */
+ * compares the replicas. Faults of workers and of other processes meanwhile go to recover.c; any
+ * other error is returned as it is. */
 #include "base/clock.h"
 #include "engine/view.h"
 #include "train/coordinator.h"

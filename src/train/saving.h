@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Checkpoints of a run: these functions decide when a checkpoint is due and how it is saved, and
- * save it. A checkpoint contains weights, optimizer states, and the *standing* of the run: its
- * position and results so far (checkpoint/checkpoint.h). */
+ * save it. A checkpoint contains weights, optimizer states, and the standing of the run
+ * (checkpoint/checkpoint.h). */
 #ifndef TRAIN_SAVING_H
 #define TRAIN_SAVING_H
 

@@ -327,9 +327,9 @@ int ls_begin(ls_trainer *t, ls_error *err)
     return status;
 }
 
-/* Compares the final weights with the other members (processes of the run). If a member is lost
- * meanwhile, the others recover, save again and compare again. They save again because only the
- * first member saves the run, and after the loss another member can be the first. */
+/* Compares the final weights with the other members. If a member is lost meanwhile, the others
+ * recover, save again and compare again. They save again because only the first member saves the
+ * run, and after the loss another member can be the first. */
 static int compare_ends(ls_trainer *t, int status, ls_error *err)
 {
     int part_status = ls_members_end(t, status, err);

@@ -4,10 +4,10 @@
  * All pointers are to device memory unless a comment says "host". Tensors are fp32. If a function
  * has a parameter or field `half`, its void pointers are bf16 tensors when `half` is non-zero. (A
  * bf16 number is a uint16_t: the upper half of an fp32 number, rounded to nearest, ties to even.)
- * All computations are in fp32 in either case. A *row* is an example of the batch. `m × c` is a
- * channels-last tensor: m *positions* (rows · h · w) of c values. "a ← b" means that b overwrites
- * a; "a ← or, with `add`, += b" means that b is added to a if `add` is non-zero. A comment that
- * begins with such a formula says what the function's kernels compute.
+ * All computations are in fp32 in either case. `m × c` is a channels-last tensor: m *positions*
+ * (rows · h · w) of c values. "a ← b" means that b overwrites a; "a ← or, with `add`, += b" means
+ * that b is added to a if `add` is non-zero. A comment that begins with such a formula says what
+ * the function's kernels compute.
  *
  * The order of each sum depends on the shapes alone, not on the grid or the GPU. No kernel uses
  * atomics on floats. (Digests are sums of integers, which are the same in any order.) The
@@ -17,8 +17,7 @@
  * tests/doubles/kernels_cpu*.c. (The twin of an op, ls_op_desc.twin, is another thing.) Tests link
  * the twins to run the back end without a GPU. On a GPU, tests compare each kernel with its twin.
  * Structures whose address is passed are in host memory; the function copies them before it
- * returns.
- */
+ * returns. */
 #ifndef CUDA_KERNELS_KERNELS_H
 #define CUDA_KERNELS_KERNELS_H
 
@@ -437,7 +436,7 @@ typedef struct ls_k_vector_loss {
 
 cudaError_t ls_k_vector_loss_of(const ls_k_vector_loss *loss, cudaStream_t stream);
 
-/* ---- updates of arenas; an arena is one array of all parameters, or of all gradients --------- */
+/* ---- updates of arenas ---------------------------------------------------------------------- */
 
 /* Decides whether and how an optimizer's update is applied. `loss` and `skip` are the fields
  * `guard` and `skip` of ls_op_buffers in plugin.h. If `loss` and `skip` are NULL, each update is

@@ -482,7 +482,7 @@ cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, con
     return cudaGetLastError();
 }
 
-/* ---- layer norm: one thread block per row (example) ------------------------------------------ */
+/* ---- layer norm: one thread block per row ---------------------------------------------------- */
 
 __global__ static void layer_norm(float *y, float *stats, const float *x, const float *weight,
                                   const float *bias, float epsilon, size_t n)
