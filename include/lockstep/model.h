@@ -156,11 +156,9 @@ typedef enum ls_output {
  * - outputs, capacity: output buffer [n][ls_model_info.outputs] of float, or of double with
  *   LS_OUTPUT_F64; and its size in values
  *
- * With n = 0 the function only makes its checks. NaN in a row is no error: the outputs of a row
- * with a missing value that training did not have, or with NaN in plain floats, are NaN. On the
- * CPU, the other rows of the call do not influence a row's outputs in any bit. On a GPU the
- * outputs can differ by rounding if n differs. The function allocates memory only when more
- * threads predict at the same time than ever before.
+ * With n = 0 the function only makes its checks. On the CPU, the other rows of the call do not
+ * influence a row's outputs in any bit. On a GPU the outputs can differ by rounding if n differs.
+ * The function allocates memory only when more threads predict at the same time than ever before.
  * Errors: LS_EINVAL (for example if `capacity` is too small, the form is unknown or the model does
  * not read the type), LS_EDATA (a value that the model does not know, and the model was trained
  * with data.unknown "error"), LS_ENOMEM, LS_ESYSTEM (no thread could be started), LS_EDEVICE,
