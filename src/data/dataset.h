@@ -19,7 +19,6 @@
  *   rows that were *held out*: taken from the training rows, and not trained on.
  * - resident: all rows are in memory.
  * - streamed: a row is read from the caller's own data source only when it is needed.
- *
  * - preparation: how the user's rows were converted to the rows of the dataset (prep/prep.h).
  *
  * To add a kind of dataset, add a source file and an entry in kinds.def. */
