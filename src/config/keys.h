@@ -39,7 +39,7 @@ typedef struct ls_config_key ls_config_key;
 
 /* A key of the config: one row of the table. */
 struct ls_config_key {
-    const char *group; /* name of the object that contains the key; "": the config itself */
+    const char *object; /* name of the object that contains the key; "": the config itself */
     const char *key;
     ls_key_kind kind;
     ls_key_part part;
