@@ -31,8 +31,7 @@ typedef struct verification {
     uint32_t last;     /* the replay in progress ends with this segment */
     bool replays[LS_CHAIN_MOST + 1];
     bool beyond; /* the replay went on beyond the end of the run */
-    /* threshold that was added to the description in the file of weights after the training; 0:
-     * none */
+    /* threshold that was added to the file of weights after the training; 0: none */
     double threshold;
     /* numbers of steps, for the progress: that are replayed; that were replayed before the present
      * part; that the run had done at the beginning of this part */
