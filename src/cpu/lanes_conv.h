@@ -114,11 +114,10 @@ typedef struct ls_conv_op {
     bool sampled;
     int x_h, x_w, sh, sw; /* sizes and strides of x itself, before sampling */
     size_t x_packet;      /* floats of a packet of x and of dx */
-    size_t
-        padded_packet; /* floats of a packet of x with padded columns, or of its sampled pixels */
-    size_t y_packet,   /* floats of a packet of y */
-        d_packet,      /* floats of a packet of d */
-        mask_packet;   /* bytes of a packet's mask: the signs of the sums before the relu */
+    size_t padded_packet; /* floats of a packet of x with padded columns, or sampled pixels */
+    size_t y_packet,      /* floats of a packet of y */
+        d_packet,         /* floats of a packet of d */
+        mask_packet;      /* bytes of a packet's mask: the signs of the sums before the relu */
     ls_conv_cut cut;
     ls_conv_scratch at;
     /* `kept` points to `own` of this op or of its twin. NULL: the data are not kept. */
