@@ -163,9 +163,8 @@ const void *ls_cuda_x2(const ls_cuda_op *op);
 void *ls_cuda_dx(const ls_cuda_op *op);
 void *ls_cuda_dx2(const ls_cuda_op *op);
 
-/* Returns true for windows of 2 × 2 with stride 2 and no padding (*quads*), which have kernels of
- * their own.
- */
+/* Returns true for windows of 2 × 2 with stride 2 and no padding (quads), which have kernels of
+ * their own. */
 bool ls_cuda_pools_quads(const ls_pool2d *pool);
 /* Returns the arguments of the kernels for quads; x is the tensor that is pooled. */
 ls_k_quads ls_cuda_quads_of(const ls_tensor *x, const ls_pool2d *pool, int relu, int half);

@@ -348,7 +348,7 @@ void ls_plan_destroy(ls_plan *plan)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* The *place* in a heartbeat (sync/heartbeat.h) says what the worker does. While the worker runs an
+/* The place in a heartbeat (sync/heartbeat.h) says what the worker does. While the worker runs an
  * op, the place is PHASE · (an AT_ constant) + (number of the node). Places below PHASE are set by
  * the replica's caller (LS_PLACE_IDLE …). */
 enum { AT_GATHER = 1, AT_FORWARD, AT_LOSS, AT_BACKWARD, AT_RECORDING, PHASES };

@@ -278,8 +278,7 @@ int ls_plan_output(const ls_plan *plan);
 int ls_plan_assign_offsets(ls_plan *plan, bool share, ls_error *err);
 
 /* Writes the work that the place `place` in a heartbeat stands for, such as "backward of
- * conv2+relu". (A *place* is the number of a phase of the work, sync/heartbeat.h.) Returns 0 if the
- * place does not belong to an op of this plan. */
+ * conv2+relu". Returns 0 if the place does not belong to an op of this plan. */
 int ls_plan_position_name(char *out, size_t size, const ls_plan *plan, int place);
 
 /* Writes line `line` of the plan's description to `out`, at most `size` bytes with the zero byte.

@@ -203,8 +203,7 @@ int ls_replica_recordings(const ls_replica *replica);
 enum { LS_LINE_BYTES = 192 };
 const char *ls_replica_plan_line(char out[LS_LINE_BYTES], const ls_replica *replica, int line);
 
-/* Places in a worker's heartbeat while the worker runs no op of its replica. (A *place* is the
- * number of a phase of the work, sync/heartbeat.h.) */
+/* Places in a worker's heartbeat (sync/heartbeat.h) while the worker runs no op of its replica. */
 enum {
     LS_PLACE_IDLE,
     LS_PLACE_MERGE,

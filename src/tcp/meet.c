@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The *rendezvous*: the members of a run find each other at the start. One member, the first,
+/* The rendezvous: the members of a run find each other at the start. One member, the first,
  * listens. The other members connect to the first member and wait. When all members have come, the
  * first member sends each of them its number and the addresses of all listeners (TCP_COMPLETE).
  * Then all members connect to each other (join.c). Each member reports to the first member when it

@@ -19,9 +19,9 @@
  * are. The workers that are not leaders enqueue no merging work. When such a worker has reached the
  * commit point (the merge's last meeting), its leader's `whole` has passed.
  *
- * The leader receives the other GPUs' partial sums of its chunk into its *stage*. The stage grows
- * only when the split of the shards among the ranks changes, and before any work of the merge is
- * enqueued, so that memory is never allocated while NCCL runs. */
+ * The leader receives the other GPUs' partial sums of its chunk into its stage (group.h). The stage
+ * grows only when the split of the shards among the ranks changes, and before any work of the merge
+ * is enqueued, so that memory is never allocated while NCCL runs. */
 #include "cuda/comm/group.h"
 
 /* Computes the range of the chunk that a GPU owns. */

@@ -4,10 +4,10 @@
  * or 8 channels at once, so the libraries first copy an image of one channel to one of 4 or 8, and
  * they store the result before it is pooled. These kernels do neither.
  *
- * A thread computes V adjacent output channels (a *chunk*) for quads of 2 × 2 pixels. The number of
- * output channels is a multiple of V. In a block,
- * threadIdx.x counts the chunks of a tile, and threadIdx.y counts lanes. `K3` is true for filters
- * of 3 × 3 with stride 1: then a thread keeps the 4 × 4 pixels under a quad in registers. */
+ * A thread computes a chunk of V output channels for quads of 2 × 2 pixels. The number of output
+ * channels is a multiple of V. In a block, threadIdx.x counts the chunks of a tile, and threadIdx.y
+ * counts lanes. `K3` is true for filters of 3 × 3 with stride 1: then a thread keeps the 4 × 4
+ * pixels under a quad in registers. */
 #include "cuda/kernels/kernels.cuh"
 
 enum {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Which candidate a plan runs. A *candidate* is one of a library's implementations of a product,
- * with its settings. All workers, all hosts and all later runs must run the same one, because each
- * gives other bits. So the first choice for a shape, made by measurement (tune.h), is stored on
- * disk, and everybody reads it from there (cache.c). */
+/* Which candidate (tune.h) a plan runs. All workers, all hosts and all later runs must run the same
+ * one, because each gives other bits. So the first choice for a shape, made by measurement
+ * (tune.h), is stored on disk, and everybody reads it from there (cache.c). */
 #include "base/clock.h"
 #include "cuda/math/tune.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Convolutions by cuDNN: chooses an *engine*, one of cuDNN's implementations, and runs it. For
- * convolutions of few channels Lockstep's own kernels (own_conv.h) are a candidate as well. */
+/* Convolutions by cuDNN: chooses an engine (math_lib.h) and runs it. For convolutions of few
+ * channels Lockstep's own kernels (own_conv.h) are a candidate as well. */
 #include "cuda/math/tune.h"
 #include "cuda/own_conv.h"
 
