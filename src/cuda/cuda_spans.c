@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The timeline of a GPU: the device table's spans_begin, spans_take and spans_end. A *span* is one
- * kernel or copy on a stream, with its name, begin and end.
+/* The timeline of a GPU: the device table's spans_begin, spans_take and spans_end. A span is one
+ * kernel or copy on a stream.
  *
  * CUPTI is NVIDIA's library that records kernels and copies. CUPTI has one state for the whole
  * process, and its callbacks have no user argument. Therefore this file has one *collector* for all

@@ -66,9 +66,8 @@ int ls_engine_shards(const ls_engine *engine);
  * changes it. Once ls_worker_open has ended, this function may be called at any time, even if the
  * worker has stalled. */
 const char *ls_engine_device_name(const ls_engine *engine, int worker);
-/* Returns the number of floats of an *arena*: an array with all weights of the model, or with one
- * value for each weight. The number is the same for all workers. Once the job ls_worker_open has
- * ended, this function may be called at any time, even if worker 0 has stalled. */
+/* Returns the number of floats of an arena, the same for all workers. Once the job ls_worker_open
+ * has ended, this function may be called at any time, even if worker 0 has stalled. */
 size_t ls_engine_floats(const ls_engine *engine);
 /* Returns the size in bytes of the total if it is one array that all workers share; 0: each worker
  * has its own array for the total. */

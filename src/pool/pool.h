@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Internal part of <lockstep/pool.h>: data that the owner and the workers share.
  *
- * Terms: the *owner* is the thread that submits jobs and waits for them. A worker runs on one of
- * three kinds of thread: a thread that the pool has started; the owner's thread (worker 0 with the
- * option caller_works); or a *lent* thread, a thread of the host program that calls ls_pool_serve.
- * A worker that runs on a lent thread is *borrowed*.
+ * A borrowed worker runs on a *lent* thread, a thread of the host program that calls ls_pool_serve.
  *
  * The owner pushes jobs into the workers' inboxes, each of which is a ring with one producer and
  * one consumer (sync/ring.h). The owner sleeps on the park word `owner`, and a worker sleeps on its

@@ -2,10 +2,10 @@
 /* Recovery after the failure of a worker of this process, or of another member. The functions find
  * the cause and decide whether the run goes on.
  *
- * The engine reports each failure of a worker as a *fault*. This file selects the cause among the
- * faults, decides by the config what is done, and records the decision. The engine then has the
- * remaining workers form a new group (engine/group.c). If another member is lost, this member first
- * regroups with the remaining members (regroup.c). */
+ * The engine reports each failure of a worker as a fault (engine/fault.h). This file selects the
+ * cause among the faults, decides by the config what is done, and records the decision. The engine
+ * then has the remaining workers form a new group (engine/group.c). If another member is lost, this
+ * member first regroups with the remaining members (regroup.c). */
 #include "base/error.h"
 #include "base/host.h"
 #include "engine/view.h"
