@@ -39,8 +39,8 @@ const char *ls_reason(char out[LS_REASON], int error);
  * if no candidate is near. A candidate is *near* if few edits turn `word` into it: at most one edit
  * for a word of up to three letters, two for a word of up to eight, and a third of the letters for
  * a longer word. An *edit* inserts, drops or replaces a letter, or swaps two adjacent letters. The
- * case of ASCII letters is ignored. Of equally near candidates the first is returned. No candidate
- * is near if the candidate or the word has more than 63 bytes. Allocates nothing. */
+ * case of ASCII letters is ignored. Of equals the first is returned. Words of more than 63 bytes
+ * are never near. Allocates nothing. */
 const char *ls_closest(const char *word, const char *const *candidates, size_t count);
 
 #endif

@@ -59,8 +59,8 @@ void ls_log(const ls_host *host, ls_log_level level, const char *format, ...)
 
 /* Starts a thread that runs run(arg). It blocks all signals except those that its own faults raise,
  * and SIGPROF of profilers, because the host's threads handle the host's signals. Its stack has the
- * process's default size (ulimit -s), but at least 1 MiB, because back ends and jobs need that
- * much. Returns 0, or an errno value if there is no thread. */
+ * default size (ulimit -s), but at least 1 MiB, which back ends and jobs need. Returns 0, or an
+ * errno value if there is no thread. */
 int ls_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg);
 
 #define LS_THREAD_REASON 320 /* size of a text of ls_thread_reason in bytes */

@@ -149,9 +149,9 @@ int ls_sum_requests(const ls_cluster *c)
            + own_pieces(c) * (s->others + c->members - 1); /* nodes in, sums out */
 }
 
-/* With n members, a member with k nodes sends (n − 1)/n of each node to the owners of the pieces.
- * It also sends the sums of the pieces that it owns, 1/n of the arena, to n − 1 members. In all it
- * sends (k + 1)·(n − 1)/n arenas. In a ring all-reduce it is 2·(n − 1)/n arenas. */
+/* With n members, a member with k nodes sends (n − 1)/n of each node to the owners of the pieces,
+ * and the sums of its own pieces, 1/n of the arena, to n − 1 members. In all it sends
+ * (k + 1)·(n − 1)/n arenas. In a ring all-reduce it is 2·(n − 1)/n arenas. */
 double ls_cluster_bytes_factor(const ls_cluster *c)
 {
     ls_span span[LS_PARTIALS_MAX];

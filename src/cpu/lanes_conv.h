@@ -170,10 +170,10 @@ void ls_few_conv_fini(ls_conv_op *op);
 int ls_few_wino_plan(ls_conv_op *op, ls_error *err);
 void ls_few_wino_pack(const ls_conv_op *op, float *pack);
 void ls_few_wino(ls_lanes_op *base);
-/* Functions of few_conv.c for few_wino.c: the pack of the weights, which is computed if it is not
- * valid; the bias, which is part of the pack and may be NULL; the number of outputs of the strip
- * that begins with output `first`, whole sixteens; and 1 if the last sixteen of the strip that ends
- * before output `end` has at most eight outputs, else 0. */
+/* Functions of few_conv.c for few_wino.c: the pack of the weights, computed if it is not valid; the
+ * bias in it, or NULL; the number of outputs of the strip that begins with output `first`, whole
+ * sixteens; and 1 if the last sixteen of the strip that ends before `end` has at most eight
+ * outputs, else 0. */
 const float *ls_few_conv_packed(const ls_conv_op *op);
 const float *ls_few_conv_bias(const ls_conv_op *op, const float *pack);
 int ls_few_conv_strip(const ls_conv_op *op, int first);

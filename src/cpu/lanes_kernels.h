@@ -201,8 +201,8 @@ typedef struct ls_lanes_kernels {
     /* sums[i − i0][kh][kw][8][16] (+)= the gradients of the weights of `n` ≤ 8 output channels and
      * of inputs i0 … i1 − 1, as one sum per lane, over image rows y0 … y1 − 1 of `packets` packets.
      * g.d points to image row y0 of the first channel. If `add` is LS_LANES_RESUME, there is one
-     * packet, and the sums in memory are continued product by product, as if this and the earlier
-     * calls were one. For 1 × 1 filters see ls_lanes_conv_inputs. */
+     * packet, and the sums in memory are continued as if this and the earlier calls were one. For 1
+     * × 1 filters see ls_lanes_conv_inputs. */
     void (*conv_correlate)(const ls_lanes_conv *c, const float *x, ls_lanes_grad g, int packets,
                            int n, int i0, int i1, int y0, int y1, float *sums, int add);
     /* sums[8][16] (+)= the gradients of the bias of `n` ≤ 8 output channels, as one sum per lane,
@@ -288,9 +288,9 @@ typedef struct ls_lanes_kernels {
                           const float *stats, float *gw, float *gb, int add);
 
     /* Softmax and cross-entropy of one packet of `rows` ≤ 16 rows. dx ← softmax(x) − target, and 0
-     * in lanes that hold no row; dx may be NULL. loss[0 … 15] ← each row's loss. correct[0 … 15] ←
-     * 1 if the row's prediction is right, else 0. The target of a class is smoothing / classes,
-     * plus 1 − smoothing for the label. */
+     * in lanes that hold no row; dx may be NULL. loss[16] ← each row's loss. correct[16] ← 1 if the
+     * row is predicted right, else 0. The target of a class is smoothing / classes, plus
+     * 1 − smoothing for the label. */
     void (*loss)(int classes, int rows, float smoothing, const float *x, const int32_t *labels,
                  float *dx, float *loss, float *correct);
 

@@ -100,9 +100,8 @@ char *ls_data_path(const ls_opening *o, const char *file);
 /* Reads a plain or gzip file directly into the caller's memory.
  *
  * The content of a file decides whether it is compressed. The reader computes the SHA-256 of the
- * decompressed bytes, during a long read on another thread. Damage to a gzip file is always
- * detected: a stream that ends early, a wrong checksum, bytes after the end. One thread at a
- * time. */
+ * decompressed bytes, during a long read on another thread. Damage to a gzip file, bytes after its
+ * end included, is always detected. One thread at a time. */
 typedef struct ls_byte_reader ls_byte_reader;
 
 /* Opens a plain or gzip file. `path` is kept, not copied. Errors: LS_ENOENT (only if there is no

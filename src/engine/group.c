@@ -155,9 +155,9 @@ static bool may_still_use(const ls_train_worker *w, const ls_comm_group *group)
  * has returned 0 for a worker, that worker reads nothing more.
  *
  * A worker that sleeps in the middle of a merge reads the shown arrays when it wakes, whatever they
- * contain then. It writes the sums to its own memory or to the old group's total, and no other
- * worker reads either of them any more. The reads are therefore harmless as long as the arrays
- * exist. So the caller keeps the arrays if this function returns true. */
+ * contain then. It writes the sums to memory that no other worker reads any more. The reads are
+ * therefore harmless as long as the arrays exist, so the caller keeps them if this function returns
+ * true. */
 static bool peer_may_read(const ls_engine *e, const ls_comm_group *group)
 {
     const struct timespec a_millisecond = {.tv_nsec = 1000000};

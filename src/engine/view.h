@@ -29,10 +29,10 @@ uint32_t *ls_engine_order(ls_engine *engine, uint32_t epoch);
 /* Returns the feed, which has the streamed training rows of the steps in flight; NULL: the rows are
  * resident. */
 struct ls_feed *ls_engine_feed(ls_engine *engine);
-/* Returns the address of the engine's pointer to a text that says which kernel runs which op of the
- * model. The job ls_worker_choices writes it, from the device of worker 0. The caller sets it in
- * the other processes to a copy of the first one's, so that all devices use the same kernels. NULL:
- * no text. The engine frees it. */
+/* Returns the address of the engine's pointer to a text: which kernel runs which op of the model.
+ * The job ls_worker_choices writes it, from the device of worker 0. The caller sets it in the other
+ * processes to a copy of the first one's, so that all devices use the same kernels. NULL: no text.
+ * The engine frees it. */
 char **ls_engine_choices(ls_engine *engine);
 
 /* ---- workers -------------------------------------------------------------------------------- */

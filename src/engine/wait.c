@@ -83,8 +83,8 @@ void ls_watch_begin(ls_watch *watch)
 }
 
 /* Returns the time in nanoseconds for which the coordinator's thread waited for a CPU since its
- * last check of the workers. Returns 0 if the time is unknown. The time is read only while a worker
- * is suspected (silent for almost deadline_ns / 8), because reading it costs system calls.
+ * last check of the workers; 0: unknown. It is read only while a worker is suspected (silent for
+ * almost deadline_ns / 8), because that costs system calls.
  *
  * The caller passes the result to ls_attended_ns (base/clock.h). A long time between two checks
  * usually means that the whole process was stopped, and does not count; but if only the coordinator

@@ -175,10 +175,9 @@ int ls_worker_open(ls_train_worker *w, const ls_exchange *x)
 /* Moves the fold to the list of old folds, because a stalled worker of the old group can still read
  * these partial sums. In the old group the total was possibly computed *by pieces*: each worker
  * adds a piece of the total immediately before it updates the weights of that piece (comm/comm.h).
- * In this case the stalled worker can have stalled anywhere in its update. It can then still read a
- * partial sum of this worker that is the gradient of a single shard and lies in this worker's
- * gradient arena. Therefore this worker also gets a new gradient arena, and the replica keeps the
- * old one. */
+ * The stalled worker can then have stalled anywhere in its update, and still read a partial sum of
+ * this worker in its gradient arena, the gradient of a single shard. Therefore this worker also
+ * gets a new gradient arena, and the replica keeps the old one. */
 static int put_fold_away(ls_train_worker *w)
 {
     ls_old_fold *old = ls_alloc(w->engine->desc.host, sizeof *old);

@@ -608,10 +608,10 @@ static void retire_down_to(ls_train_worker *w, int most)
             retire_first(w);
 }
 
-/* Enqueues `count` steps of a range, from step `index` of the range on, as one launch. Then waits
- * for the earlier launch, if there is one, and reports its steps. If the range has more steps, or
- * other work arrives first, the steps of the new launch are reported later (when the next launch
- * has been enqueued, or before the next step in parts); otherwise here. */
+/* Enqueues `count` steps of a range, from step `index` on, as one launch. Then waits for the
+ * earlier launch, if any, and reports its steps. If the range has more steps, or other work arrives
+ * first, the steps of the new launch are reported later (when the next launch has been enqueued, or
+ * before the next step in parts); otherwise here. */
 static void launch_steps(ls_train_worker *w, const ls_range *range, uint32_t index, uint32_t count)
 {
     const bool more = index + count < range->steps;

@@ -92,8 +92,8 @@ int http_guard_connections(const http_guard *guard);
 /* Checks a request. on_request must call this function in its first call for a request, with its
  * arguments `target` and `version`. Sets *target to the path. Returns 0 if the request is allowed.
  * Otherwise returns the HTTP status with which on_request must refuse it, and writes the reason to
- * `why`, one line of at most `size` bytes. With a status other than 403 nobody knows where the body
- * ends: on_request must answer in this call, after which libmicrohttpd closes the connection. */
+ * `why`, one line of at most `size` bytes. With a status other than 403 on_request must answer in
+ * this call, because nobody knows where the body ends; libmicrohttpd then closes the connection. */
 unsigned http_guard_check(http_guard *guard, struct MHD_Connection *c, const char **target,
                           const char *version, char *why, size_t size);
 

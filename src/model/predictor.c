@@ -227,9 +227,9 @@ static int open_predictor(predictor **out, const ls_inference *i, ls_error *err)
     p->inference = i;
     p->sizes = o.caller_works ? SIZES : COMMON_SIZES;
     /* The public API requires that the owner with `caller_works` is always the same thread. Here it
-     * is the borrower, another thread each time, which is allowed for two reasons: devices of the
-     * built-in CPU back end belong to no thread, and everything that one borrower does happens
-     * before what the next one does, because give_back unlocks i->lock and borrow locks it. */
+     * is the borrower, another thread each time, which is allowed because devices of the built-in
+     * CPU back end belong to no thread, and what one borrower does happens before what the next one
+     * does: give_back unlocks i->lock and borrow locks it. */
     int status = make_room(p, err);
     if (status == LS_OK)
         status = ls_device_pool_create(&p->pool, &o, err);

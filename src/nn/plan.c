@@ -148,9 +148,9 @@ static void connect_node(ls_node *node, const ls_plan *plan, const ls_fuse_form 
 /* Returns whether the form must be rejected because it fuses a frozen batch norm with an addition
  * whose other input learns. A batch norm is *frozen* if neither it nor a layer that it depends on
  * has parameters that are trained. A frozen batch norm uses its running statistics in training as
- * well (is_frozen_norm). The fused op would use the statistics of the shard in training, because
- * one of its inputs learns. The form is rejected in plans for evaluation as well: bf16 values are
- * rounded between two ops, and a row must give the same bits in all plans of a run. */
+ * well (is_frozen_norm). The fused op would use those of the shard, because one of its inputs
+ * learns. The form is rejected in plans for evaluation as well: bf16 values are rounded between two
+ * ops, and a row must give the same bits in all plans of a run. */
 static bool would_fuse_frozen_norm(const ls_plan *plan, const ls_fuse_form *form,
                                    const ls_node *node)
 {

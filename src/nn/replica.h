@@ -246,9 +246,9 @@ int ls_replica_import(ls_replica *replica, float *arena, const float *canonical,
 int ls_replica_export(ls_replica *replica, float *canonical, const float *arena, ls_error *err);
 
 /* Computes the gradient of one shard, tail included: enqueues gather, forward, loss and backward.
- * The gradient arena receives the result. `rows`: [n] indices of training rows, read before the
- * return. n must be an entry of shard_rows or 0; an empty shard has the gradient zero. The random
- * numbers of the rows (augmentation, dropout) depend on `epoch`. `times` may be NULL. */
+ * `rows`: [n] indices of training rows, read before the return. n must be an entry of shard_rows or
+ * 0; an empty shard has the gradient zero. The random numbers of the rows (augmentation, dropout)
+ * depend on `epoch`. `times` may be NULL. */
 int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, uint32_t epoch,
                         ls_replica_times *times, ls_error *err);
 
@@ -282,11 +282,10 @@ int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_
 /* If a minibatch has one shard, the gradient of the shard is the total. The replica can then run a
  * *whole step*: gather, forward, backward and update are one recording. The update copies the loss
  * and the number of correct rows to a *result slot*, one of LS_RESULT_SLOTS arrays in host memory.
- * No thread waits for the step: the next step can be enqueued, with the other result slot, before
- * the result of this step is known. A step whose loss is not finite changes no weights. No later
- * step changes weights either, until ls_replica_resume_updates is called. The results have the same
- * bits as if ls_replica_gradient were called, the gradient were copied to the total, and
- * ls_replica_apply were called.
+ * The next step can be enqueued, with the other result slot, before the result of this step is
+ * known. After a step whose loss is not finite no step changes weights until
+ * ls_replica_resume_updates is called. The results have the same bits as those of
+ * ls_replica_gradient and ls_replica_apply.
  *
  * If a step takes less time than enqueueing the next one, LS_UNROLLED steps are one recording: a
  * model is *small* if its arenas and activations take at most LS_UNROLL_BYTES. */

@@ -166,10 +166,10 @@ struct ls_pool_job {
     void *arg;
 };
 
-/* Phase of a worker's thread. The phase RUNNING ends in one of two ways: the worker's thread sets
- * STOPPING when it begins its stop hook, or the thread that destroys the pool sets LEFT when it
- * stops waiting for the worker. Both threads use a compare-exchange, so exactly one of them
- * succeeds. For a lent thread, the phase STARTING ends with RUNNING or LEFT in the same way. */
+/* Phase of a worker's thread. RUNNING ends when the worker's thread sets STOPPING, as it begins its
+ * stop hook, or when the thread that destroys the pool sets LEFT, as it stops waiting for the
+ * worker. Both use a compare-exchange, so exactly one of them succeeds. For a lent thread, STARTING
+ * ends with RUNNING or LEFT in the same way. */
 enum ls_pool_phase {
     LS_PHASE_UNSERVED, /* borrowed worker that no lent thread serves */
     LS_PHASE_STARTING, /* before or in the start hook */

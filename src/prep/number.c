@@ -165,8 +165,8 @@ __extension__ typedef unsigned __int128 wide;
 
 /* Returns m / 10^fraction, rounded once to the nearest double, and to the even one of two. The
  * quotient of m, shifted up to 127 bits, has 64 bits or more, because the divisor has at most 64.
- * Its lowest bit is set if the division has a remainder, so that the conversion to a double, which
- * rounds at a higher bit, rounds as the exact quotient would. `m` must be above 0. */
+ * Its lowest bit is set if there is a remainder, so that the conversion to a double rounds as the
+ * exact quotient would. `m` must be above 0. */
 static double divide_exactly(uint64_t m, long fraction)
 {
     const int shift = 62 + __builtin_clzll(m);

@@ -158,8 +158,8 @@ static int run_vote(regrouping *m, ls_error *err)
 
 /* If this member has formed a host group shortly before, another member of it can still be waiting
  * for connections, and is not lost. Therefore this member waits until the other one has given up
- * (GRACES_TO_CONNECT), and one grace time more. The vote ends later accordingly: after the wait,
- * and the further grace time of is_settled, there is time for the proposal and the answers. */
+ * (GRACES_TO_CONNECT), and one grace time more. The vote ends later accordingly, with time for the
+ * proposal and the answers. */
 tcp_limits tcp_limits_of_vote(uint64_t now, uint64_t formed_ns, uint64_t grace_ns, uint64_t end_ns)
 {
     tcp_limits limits = {.settle_ns = now + grace_ns};
@@ -357,8 +357,8 @@ int tcp_vote_in(tcp_wire **out, joining *j, uint64_t grace_ns, ls_error *err)
     /* Another member was lost after the host group with this process was formed. This process is
      * also in the host group after that one, but the other members do not know that it lacks the
      * state of the run. Therefore it leaves. It closes its listening socket before its connections,
-     * so that the other members' attempts to connect are refused and they do not wait for this
-     * process. The next call opens a listening socket again (meet.c). */
+     * so that the others' attempts to connect are refused. The next call opens a listening socket
+     * again (meet.c). */
     close(j->listen_fd);
     j->listen_fd = -1;
     tcp_free(*out);

@@ -195,9 +195,8 @@ bool tcp_vote_on_message(tcp_vote *v, int from, const tcp_message *in, tcp_messa
 const tcp_ballot *tcp_vote_last(const tcp_vote *v);
 /* Returns the *remaining members*, which the next host group would have. The *candidates* are the
  * members of the last one, and the arrivals that every connected member knows. (This member counts
- * as connected.) The remaining members are the connected candidates that all have links to each
- * other: beginning with the lowest number, each candidate is added that has links to all added
- * before. */
+ * as connected.) They are the connected candidates that all have links to each other: from the
+ * lowest number on, each candidate is added that has links to all added before. */
 tcp_set tcp_vote_remaining(const tcp_vote *v);
 /* Returns whether the vote can go on without waiting for more members. This is so if every
  * candidate (see tcp_vote_remaining) is connected or suspected, and every two connected candidates

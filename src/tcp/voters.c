@@ -192,10 +192,10 @@ static bool takes_call(regrouping *m, int who)
     return true;
 }
 
-/* A member that already knows the result of the vote can connect for the new host group before the
- * result has reached this member. Such a connection is kept in j->early until the result arrives
- * (join.c). A data connection for the newest host group that this member has formed is closed, by
- * which the other member learns that this one has left it for another vote. */
+/* A member can connect for the new host group before the result of the vote has reached this
+ * member. Such a connection is kept in j->early until the result arrives (join.c). A data
+ * connection for the newest host group that this member has formed is closed, by which the other
+ * member learns that this one has left it for another vote. */
 void tcp_accept_voter(regrouping *m)
 {
     joining *j = m->j;

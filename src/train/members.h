@@ -180,11 +180,11 @@ int ls_members_gather_evaluation(struct ls_trainer *trainer, ls_error *err);
  * until the trainer is open on all members. From then on the run survives the loss of a member.
  * Errors: the cluster's. */
 int ls_members_begin(struct ls_trainer *trainer, ls_error *err);
-/* Called after the run, which ended with `status`. Compares the final weights of all members, and
- * sets result.saved to whether the first member has saved a checkpoint. After another status than
- * LS_OK, LS_EINTERRUPTED and LS_ENONFINITE, only makes this member leave the cluster. After
- * LS_EDIVERGED it ends the run on all members instead, so that none of them saves. Errors:
- * LS_EDIVERGED, LS_ENOMEM, the cluster's. */
+/* Called after a run that ended with `status`. Compares the final weights of all members, and sets
+ * result.saved to whether the first member has saved a checkpoint. After another status than LS_OK,
+ * LS_EINTERRUPTED and LS_ENONFINITE, only makes this member leave the cluster. After LS_EDIVERGED
+ * it ends the run on all members instead, so that none of them saves. Errors: LS_EDIVERGED,
+ * LS_ENOMEM, the cluster's. */
 int ls_members_end(struct ls_trainer *trainer, int status, ls_error *err);
 
 /* ---- admit.c -------------------------------------------------------------------------------- */
@@ -208,10 +208,10 @@ bool ls_members_lost(const struct ls_trainer *trainer);
 int ls_members_regroup(struct ls_trainer *trainer, ls_error *err);
 /* Brings all members to the state of the member that has completed the largest number of steps and
  * evaluations, and records the loss. If the host group has a newcomer, welcomes the newcomer
- * instead (ls_members_welcome). Does nothing if no member was lost and none is new. Before the
- * call, this process's workers must have joined a new group of workers (ls_engine_form). If another
- * member is lost meanwhile, the function may be called again after ls_members_regroup. After any
- * other error this member leaves the run. */
+ * instead (ls_members_welcome). Does nothing if no member was lost and none is new. This process's
+ * workers must have joined a new group (ls_engine_form). If another member is lost meanwhile, the
+ * function may be called again after ls_members_regroup. After any other error this member leaves
+ * the run. */
 int ls_members_level(struct ls_trainer *trainer, ls_error *err);
 
 #endif
