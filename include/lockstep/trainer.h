@@ -278,7 +278,7 @@ const ls_result *ls_trainer_result(ls_trainer *trainer);
  * works any more), LS_ESTALLED, LS_ENOMEM. */
 int ls_trainer_weights(ls_trainer *trainer, float *out, size_t capacity, ls_error *err);
 
-/* ---- training step by step ------------------------------------------------------------------- */
+/* ---- training step by step ------------------------------------------------------------------ */
 
 /* The rows of one step. */
 typedef struct ls_step_rows {
@@ -386,7 +386,7 @@ typedef enum ls_load_state {
 int ls_trainer_load_weights(ls_trainer *trainer, const char *path, ls_load_state state,
                             ls_error *err);
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- the end -------------------------------------------------------------------------------- */
 
 /* Closes the trainer and frees it. If a thread of the trainer is writing a checkpoint, the function
  * waits for its end. State that was not saved is lost. Models stay valid. NULL is allowed.
@@ -411,7 +411,7 @@ int ls_config_resolve(char **out, const ls_trainer_options *options, ls_error *e
  * that call, which must still exist. NULL is allowed. Any thread. */
 void ls_text_free(char *text);
 
-/* ---- verification ---------------------------------------------------------------------------- */
+/* ---- verification --------------------------------------------------------------------------- */
 
 /* Progress of a verification, valid during the callback. */
 typedef struct ls_verify_progress {

@@ -389,7 +389,7 @@ void ls_config_write(ls_json_writer *w, const char *key, const ls_config *config
  * LS_ENOMEM. */
 int ls_config_text(char **out, const ls_config *config, const ls_host *host, ls_error *err);
 
-/* ---- the schedule: computes the learning rate of a step from the step's number --------------- */
+/* ---- the schedule: computes the learning rate of a step from the step's number -------------- */
 
 /* Reads a schedule: a rule's name, or an object {"name": …, "warmup_epochs": 0, "every_epochs": 30,
  * "gamma": 0.1, "minimum": 0, "peak": 0.3, "start": 0.04, "steps": 300} with those keys that the

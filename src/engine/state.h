@@ -206,7 +206,7 @@ static inline bool ls_has_fault(const ls_train_worker *w)
     return w->presence == LS_LIVE ? w->fault.error.status != LS_OK : ls_drop_is_due(w);
 }
 
-/* ---- wait.c ---------------------------------------------------------------------------------- */
+/* ---- wait.c --------------------------------------------------------------------------------- */
 
 /* Restarts the watch. It is called when workers get work after a time without work. */
 void ls_watch_begin(ls_watch *watch);
@@ -214,7 +214,7 @@ void ls_watch_begin(ls_watch *watch);
  * steps, for the field `step` of the faults. */
 void ls_await_jobs(ls_engine *engine, uint64_t steps_done);
 
-/* ---- group.c --------------------------------------------------------------------------------- */
+/* ---- group.c -------------------------------------------------------------------------------- */
 
 /* Assigns a rank and shards to each live worker. */
 void ls_assign_shards(ls_engine *engine);

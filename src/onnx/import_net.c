@@ -28,7 +28,7 @@ struct ls_onnx_net {
     ls_onnx_about about;
 };
 
-/* ---- names ----------------------------------------------------------------------------------- */
+/* ---- names ---------------------------------------------------------------------------------- */
 
 static bool is_taken(const ls_import *g, const char *name)
 {
@@ -94,7 +94,7 @@ static void choose_name(char out[64], const ls_import *g, const ls_onnx_node *n,
         snprintf(out, 64, "%s_%d", stem, i % 10000); /* at most LS_MODEL_LAYERS are taken */
 }
 
-/* ---- layers ---------------------------------------------------------------------------------- */
+/* ---- layers --------------------------------------------------------------------------------- */
 
 static const char *name_of(const ls_import *g, int layer)
 {

@@ -301,7 +301,7 @@ static inline double ls_prep_divisor(double deviation)
 int ls_prep_scale_values(ls_prep *prep, const double *mean, const double *deviation, int count,
                          ls_error *err);
 
-/* ---- targets; if `prep` is NULL, nothing is scaled ------------------------------------------- */
+/* ---- targets; if `prep` is NULL, nothing is scaled ------------------------------------------ */
 
 /* Sets the scale of the `count` targets of a row, whose means and deviations are copied. Errors:
  * LS_ENOMEM. */

@@ -26,7 +26,7 @@ typedef struct event_sink {
     ls_buffer event, summary, value, framed;
 } event_sink;
 
-/* ---- TFRecord -------------------------------------------------------------------------------- */
+/* ---- TFRecord ------------------------------------------------------------------------------- */
 
 /* Fills the table for CRC-32C (Castagnoli), reflected: polynomial 0x82F63B78. */
 static void make_table(uint32_t table[256])
@@ -72,7 +72,7 @@ static int put_event(event_sink *sink, ls_error *err)
     return status ? status : ls_log_file_put(sink->base.file, out->text, out->length, err);
 }
 
-/* ---- Event ----------------------------------------------------------------------------------- */
+/* ---- Event ---------------------------------------------------------------------------------- */
 
 enum { WALL_TIME = 1, STEP = 2, FILE_VERSION = 3, SUMMARY = 5, SESSION_LOG = 7 };
 enum { SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_SIMPLE = 2, SESSION_STATUS = 1, SESSION_START = 1 };
@@ -98,7 +98,7 @@ static void put_scalar(event_sink *sink, const char *tag, double value)
     ls_pb_message(&sink->event, SUMMARY, &sink->summary);
 }
 
-/* ---- records --------------------------------------------------------------------------------- */
+/* ---- records -------------------------------------------------------------------------------- */
 
 static int put_step(event_sink *sink, const ls_step_values *v, ls_error *err)
 {
@@ -157,7 +157,7 @@ static int event_emit(ls_sink *base, const ls_record *r, ls_error *err)
     }
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- life ----------------------------------------------------------------------------------- */
 
 static int event_close(ls_sink *base, ls_error *err)
 {

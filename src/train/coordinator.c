@@ -31,7 +31,7 @@ static uint64_t steps_sent(const ls_coordination *c)
     return at->steps - at->step + c->sent;
 }
 
-/* ---- ranges ---------------------------------------------------------------------------------- */
+/* ---- ranges --------------------------------------------------------------------------------- */
 
 /* Sets the rows of a range of `steps` steps: the next rows in the epoch's order. */
 static void choose_rows(ls_range *range, const ls_coordination *c, uint32_t steps)
@@ -98,7 +98,7 @@ static int fill_range(ls_range *range, const ls_coordination *c, uint32_t steps,
     return status;
 }
 
-/* ---- work between steps ---------------------------------------------------------------------- */
+/* ---- work between steps --------------------------------------------------------------------- */
 
 static bool model_is_due(const struct ls_trainer *t, uint64_t steps)
 {
@@ -152,7 +152,7 @@ static int do_due_work(ls_coordination *c, ls_due due, bool all, ls_error *err)
     return status ? status : ls_save(t, due, err);
 }
 
-/* ---- submitting ------------------------------------------------------------------------------ */
+/* ---- submitting ----------------------------------------------------------------------------- */
 
 /* Returns the number of steps of the next range: the number that the engine prefers, but fewer if
  * work is due earlier or the limit is reached earlier; at least 1. */
@@ -193,7 +193,7 @@ static int submit_next(ls_coordination *c, ls_error *err)
     return status;
 }
 
-/* ---- collecting ------------------------------------------------------------------------------ */
+/* ---- collecting ----------------------------------------------------------------------------- */
 
 /* Makes the first step that is not done the next step to be submitted. The workers must have no
  * work. */
@@ -244,7 +244,7 @@ static int collect_step(ls_coordination *c, ls_error *err)
     return status == LS_OK && o.failed ? recover_step(c, number, err) : status;
 }
 
-/* ---- training -------------------------------------------------------------------------------- */
+/* ---- training ------------------------------------------------------------------------------- */
 
 static bool can_submit(const ls_coordination *c)
 {
@@ -284,7 +284,7 @@ int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err)
     return train_to_limit(c, err);
 }
 
-/* ---- epochs ---------------------------------------------------------------------------------- */
+/* ---- epochs --------------------------------------------------------------------------------- */
 
 /* Trains the epoch's steps from the current position on. */
 static int train_epoch(ls_coordination *c, ls_error *err)

@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- measuring ------------------------------------------------------------------------------- */
+/* ---- measuring ------------------------------------------------------------------------------ */
 
 /* Computes the results of an evaluation: the loss, and the accuracy of rows without weights, from
  * the sums of the shards (ls_tally), and the other metrics from the scores of all rows. */
@@ -47,7 +47,7 @@ static void measure(struct ls_trainer *t)
                         ls_prep_error_unit(ls_dataset_describe(t->data[LS_TRAIN])->prep));
 }
 
-/* ---- the best evaluation --------------------------------------------------------------------- */
+/* ---- the best evaluation -------------------------------------------------------------------- */
 
 /* Fails if the run needs a best evaluation but the monitored metric has no value (NaN) on the test
  * rows. (The metric will have no value in later evaluations either.) If the test loss is not
@@ -114,7 +114,7 @@ void ls_stop_early(struct ls_trainer *t)
     ls_log(t->host, LS_LOG_INFO, "stopped early: %s", t->reported.text.early);
 }
 
-/* ---- an evaluation of the run ---------------------------------------------------------------- */
+/* ---- an evaluation of the run --------------------------------------------------------------- */
 
 /* Warns after the last evaluation if the model is no better than a guess, or is overfitted. */
 static void warn_of_result(const struct ls_trainer *t)

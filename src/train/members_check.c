@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- the start-up check ---------------------------------------------------------------------- */
+/* ---- the start-up check --------------------------------------------------------------------- */
 
 /* Data about a member's host that are compared with the other members. */
 typedef struct host_facts {
@@ -148,7 +148,7 @@ int ls_members_compare(struct ls_trainer *t, ls_error *err)
     return compare_all(t, err);
 }
 
-/* ---- the workers ----------------------------------------------------------------------------- */
+/* ---- the workers ---------------------------------------------------------------------------- */
 
 static const ls_device_info *info_of(const struct ls_trainer *t, int worker)
 {
@@ -253,7 +253,7 @@ int ls_members_open_workers(struct ls_trainer *t, ls_error *err)
     return status ? status : open_alike(t, err);
 }
 
-/* ---- the comparison of one shard ------------------------------------------------------------- */
+/* ---- the comparison of one shard ------------------------------------------------------------ */
 
 static void list_devices(char *out, size_t size, const struct ls_trainer *t)
 {

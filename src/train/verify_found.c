@@ -45,7 +45,7 @@ uint64_t ls_verify_segment_end(const verification *v, uint32_t segment)
     return segment < v->claim.chain.count ? ls_verify_position(v, segment + 1) : v->claim.end;
 }
 
-/* ---- states ---------------------------------------------------------------------------------- */
+/* ---- states --------------------------------------------------------------------------------- */
 
 static bool same_tensor(const ls_param *p, const float *a, const float *b)
 {

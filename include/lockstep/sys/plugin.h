@@ -79,7 +79,7 @@ typedef struct ls_recording ls_recording; /* work of a stream that can be enqueu
 typedef struct ls_layout ls_layout;       /* arrangement of a tensor in memory; NULL: row-major */
 typedef struct ls_op ls_op;               /* one operation of a model */
 
-/* ---- tensors --------------------------------------------------------------------------------- */
+/* ---- tensors -------------------------------------------------------------------------------- */
 
 /* Type of the elements of a tensor. */
 typedef enum ls_dtype { LS_F32 = 0, LS_U8 = 1 } ls_dtype;
@@ -93,7 +93,7 @@ typedef struct ls_tensor {
     size_t bytes;            /* total size in bytes, padding of the layout included */
 } ls_tensor;
 
-/* ---- ops ------------------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------ */
 
 /* Kinds of ops. */
 typedef enum ls_op_kind {
@@ -609,7 +609,7 @@ struct ls_op {
     const char *kernel; /* name of the chosen kernel, for messages, such as "lanes:avx512" */
 };
 
-/* ---- devices --------------------------------------------------------------------------------- */
+/* ---- devices -------------------------------------------------------------------------------- */
 
 /* Properties of a device, as bits of ls_device_info.flags. */
 enum {
@@ -785,7 +785,7 @@ struct ls_device {
     const ls_device_ops *ops;
 };
 
-/* ---- back ends ------------------------------------------------------------------------------- */
+/* ---- back ends ------------------------------------------------------------------------------ */
 
 /* Result of a back end's search for devices. */
 typedef struct ls_backend_info {
@@ -821,7 +821,7 @@ struct ls_backend {
     int (*open)(ls_device **out, const ls_device_request *request, ls_error *err);
 };
 
-/* ---- plugins --------------------------------------------------------------------------------- */
+/* ---- plugins -------------------------------------------------------------------------------- */
 
 /* Name of the function that a plugin exports. A plugin is a shared library, liblockstep-NAME.so,
  * with one back end, and is loaded when that back end is first requested. The function has the type

@@ -62,7 +62,7 @@ typedef struct ls_k_fault {
 
 enum { LS_K_FAULT_LABEL = 1 /* a label that is not a class */ };
 
-/* ---- data ------------------------------------------------------------------------------------ */
+/* ---- data ----------------------------------------------------------------------------------- */
 
 typedef struct ls_k_gather {
     const void *images;    /* [dataset rows][c][h][w], bytes or floats */
@@ -330,7 +330,7 @@ cudaError_t ls_k_bias_grad(float *sum, void *masked, const void *dy, const void 
 cudaError_t ls_k_bias(void *y, const float *bias, int half, int relu, size_t m, int c,
                       cudaStream_t stream);
 
-/* ---- batch norm ------------------------------------------------------------------------------ */
+/* ---- batch norm ----------------------------------------------------------------------------- */
 
 /* Returns the bytes of a relu's mask: one bit for each value, 1 where y is above 0. One byte of the
  * mask holds the bits of V values of a position: V is the number of values that fit into 16 bytes,
@@ -388,7 +388,7 @@ cudaError_t ls_k_layer_norm_grad(float *weight_grad, float *bias_grad, int add, 
                                  const float *dy, const float *stats, int rows, size_t n,
                                  cudaStream_t stream);
 
-/* ---- loss ------------------------------------------------------------------------------------ */
+/* ---- loss ----------------------------------------------------------------------------------- */
 
 typedef struct ls_k_xent {
     const float *x;        /* [rows][classes] */
@@ -493,7 +493,7 @@ enum { LS_K_CLIP_SUMS = 256 }; /* number of partial sums of ls_k_clip */
 cudaError_t ls_k_clip(float *clip, double *partial, const float *grad, const ls_k_args *args,
                       float most, int add, size_t count, cudaStream_t stream);
 
-/* ---- sums of arenas -------------------------------------------------------------------------- */
+/* ---- sums of arenas ------------------------------------------------------------------------- */
 
 /* largest number of arenas in one call */
 enum { LS_K_ARENAS = 128 };

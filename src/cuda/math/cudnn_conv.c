@@ -18,7 +18,7 @@ typedef struct conv_plan {
     void *bound[5]; /* addresses in `pack`: a, b, out, bias, workspace */
 } conv_plan;
 
-/* ---- running --------------------------------------------------------------------------------- */
+/* ---- running -------------------------------------------------------------------------------- */
 
 static cudnnStatus_t make_pack(conv_plan *p, void *const memory[5])
 {
