@@ -4,11 +4,11 @@
  *
  *     <run>/checkpoints/step-000000469.safetensors
  *
- * It contains the weights and running statistics (of batch norm) under PyTorch's names, then the
- * optimizer's states ("optimizer/momentum_buffer/conv1.weight"). The file's metadata contain the
- * run's state, a JSON text, and a SHA-256 of the file, computed with zeros in place of the SHA-256
- * itself. A checkpoint is written to a hidden file in the same directory, synced and renamed, and
- * then the directory is synced: after a crash the checkpoint exists completely or not at all.
+ * It contains the weights and running statistics under PyTorch's names, then the optimizer's states
+ * ("optimizer/momentum_buffer/conv1.weight"). The file's metadata contain the run's state, a JSON
+ * text, and a SHA-256 of the file, computed with zeros in place of the SHA-256 itself. A checkpoint
+ * is written to a hidden file in the same directory, synced and renamed, and then the directory is
+ * synced: after a crash the checkpoint exists completely or not at all.
  *
  * Terms: the *position* of a run says how far its training has come (steps, epochs, sums). The
  * *standing* of a run is its position and the results that the API returns (ls_result). The *state*

@@ -6,8 +6,7 @@
  * row costs as much as sixteen. In the layout `few` each row is stored by itself, and the sixteen
  * lanes of a vector hold sixteen *channels* of a pixel. A *sixteen* is sixteen channels that are
  * stored like this. Then a convolution multiplies one number of x with the weights of sixteen
- * outputs, and everything else (a tap of a depthwise filter, a transform of Winograd's algorithm, a
- * norm, a pool) is plain arithmetic of vectors.
+ * outputs, and everything else is plain arithmetic of vectors.
  *
  * Each result is the same sum in the same order as in the layout `lanes`, and therefore has the
  * same bits.
@@ -18,11 +17,10 @@
  *             writes it, if the first op that reads its output is a dense layer, or a convolution
  *             of fewer than sixteen channels
  *
- * The gather op copies the rows of a batch from the dataset. The library asks the device
- * (preferred_layout) for the layout that the first op of the model prefers. If the answer is `few`
- * or `flat`, the gather op stores the rows in this layout. An op that has no code for the layout of
- * an input copies the input into another layout: from `flat` into `few` if it has code for `few`,
- * else into `lanes`. In the latter case it also copies the result back.
+ * The gather op stores the rows in the layout that the first op of the model prefers
+ * (preferred_layout). An op that has no code for the layout of an input copies the input into
+ * another layout: from `flat` into `few` if it has code for `few`, else into `lanes`. In the latter
+ * case it also copies the result back.
  *
  * A tensor in the layout `few` has the same floats as a tensor in lanes of 16·rows rows and
  * ceil(c/16) channels: a row takes the place of a packet, and a sixteen that of a channel. Pools

@@ -9,11 +9,10 @@
  *                           ls_json_kind(lr));                // "examples/x.json:4:3: expected …"
  *     ls_json_destroy(doc);
  *
- * The tree consists of cJSON's nodes. cJSON's own parser is lenient. This parser refuses everything
- * that RFC 8259 does not allow. It also refuses duplicate keys, numbers that are too large for a
- * double, invalid UTF-8, a byte order mark, zero characters, and texts beyond the limits. A number
- * may have any number of digits; it is rounded once to a double. The process's locale has no
- * effect.
+ * The tree consists of cJSON's nodes. This parser, unlike cJSON's own, refuses everything that RFC
+ * 8259 does not allow, and also duplicate keys, numbers that are too large for a double, invalid
+ * UTF-8, a byte order mark, zero characters, and texts beyond the limits. A number is rounded once
+ * to a double. The process's locale has no effect.
  *
  * Memory: the document is allocated by the host's allocator, cJSON's nodes by malloc, because
  * cJSON's allocator can be replaced for the whole process only.

@@ -2,9 +2,8 @@
 /* Reads the bytes of an ONNX file into a list of nodes, tensors, inputs and outputs.
  *
  * The lists point into the mapped file: names are texts without a terminating zero, attributes and
- * tensors are messages that are decoded when they are used. The memory of the lists is at most a
- * constant times the size of the file, and each list has at most LS_ONNX_MOST entries. The graph's
- * meaning is not checked here (importer.h). */
+ * tensors are messages that are decoded when they are used. Each list has at most LS_ONNX_MOST
+ * entries. The graph's meaning is not checked here (importer.h). */
 #ifndef ONNX_READ_H
 #define ONNX_READ_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Convolutions of few channels, usually the first of a network: forward with bias, relu and pool,
- * and the gradient of the weights. kernels.h says in which order they add. Tensor cores multiply 4
- * or 8 channels at once, so the libraries first copy an image of one channel to one of 4 or 8, and
- * they store the result before it is pooled. These kernels do neither.
+ * and the gradient of the weights. kernels.h says in which order they add. The libraries first copy
+ * an image of one channel to one of 4 or 8, for tensor cores, and store the result before it is
+ * pooled. These kernels do neither.
  *
  * A thread computes a chunk of V output channels for quads of 2 × 2 pixels. The number of output
  * channels is a multiple of V. In a block, threadIdx.x counts the chunks of a tile, and threadIdx.y
