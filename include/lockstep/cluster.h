@@ -88,7 +88,7 @@ typedef struct ls_trainer_cluster {
      * process trains alone. */
     int launched;
     const ls_transport *transport; /* a transport of the program's own */
-    const void *place;             /* what that transport gets as ls_wire_options.place */
+    const void *place;             /* value of ls_wire_options.place for that transport */
 } ls_trainer_cluster;
 
 #define LS_TCP_SECRET_LEAST 16 /* smallest length of the secret in bytes */

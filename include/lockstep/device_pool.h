@@ -87,12 +87,10 @@ typedef struct ls_device_pool_options {
     const char *cache_dir;  /* directory in which devices keep their choices of kernels (device
                              * functions) for later runs; NULL: none */
     int inbox;              /* capacity of each worker's queue of jobs; 0: 64, as in pool.h */
-    /* Hook that runs on each worker's thread after the worker's device was opened. (It differs from
-     * the start hook of pool.h, in whose place the device pool itself opens the devices: it also
-     * receives the device, and stores its pointer in *local instead of worker->local.) It may store
-     * a pointer in *local, which ls_worker_local returns later. A negative status makes
-     * ls_device_pool_create fail with that error; for a borrowed worker it makes ls_pool_serve
-     * fail. NULL: none. */
+    /* Hook that runs on each worker's thread after the worker's device was opened. It takes the
+     * place of the start hook of pool.h: it also receives the device, and may store a pointer in
+     * *local, which ls_worker_local returns later. A negative status makes ls_device_pool_create
+     * fail with that error; for a borrowed worker it makes ls_pool_serve fail. NULL: none. */
     int (*start)(const ls_worker *worker, ls_device *device, void **local, void *user,
                  ls_error *err);
     /* Hook that runs on each worker's thread before the worker's device is closed. NULL: none. */

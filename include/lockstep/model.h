@@ -56,7 +56,7 @@ extern "C" {
 /* A trained model. */
 typedef struct ls_model ls_model;
 
-/* What the outputs of a model are. */
+/* Meaning of a model's outputs. */
 typedef enum ls_task {
     LS_TASK_CLASSES = 0, /* one output for each class, of which a row has one (softmax) */
     LS_TASK_YES_NO = 1,  /* yes/no answers that are independent of each other (the loss "bce") */
@@ -88,14 +88,13 @@ typedef struct ls_model_info {
     size_t parameters;           /* number of learned floats (weights and biases) */
     ls_row_type row_type;        /* type of a row's values: LS_ROW_U8; or LS_ROW_F32, and the model
                                   * reads LS_ROW_F64 as well */
-    ls_task task;                /* what the outputs are */
-    double threshold;            /* of two classes and of yes/no answers: the probability from which
-                                  * the second class, or yes, is predicted (docs/data.md, "Rare
-                                  * classes"); 0.5 unless the file has another one */
-    ls_picture_resize resize;    /* how pictures become rows (ls_model_picture does it) */
-    int white;                   /* the 16-bit sample of a picture that becomes 255 in a row: the
-                                  * largest of the training pictures; 0: the upper 8 bits of 16-bit
-                                  * samples are used */
+    ls_task task;                /* meaning of the outputs */
+    double threshold; /* probability from which the second of two classes, or yes, is predicted
+                         (docs/data.md, "Rare classes"); 0.5 unless the file has another one */
+    ls_picture_resize resize; /* how pictures become rows (ls_model_picture does it) */
+    int white;                /* the 16-bit sample of a picture that becomes 255 in a row: the
+                               * largest of the training pictures; 0: the upper 8 bits of 16-bit
+                               * samples are used */
 } ls_model_info;
 
 /* Options of ls_model_open. */
@@ -157,11 +156,9 @@ typedef enum ls_output {
  * - outputs, capacity: output buffer [n][ls_model_info.outputs] of float, or of double with
  *   LS_OUTPUT_F64; and its size in values
  *
- * With n = 0 the function only makes its checks. NaN in a row is no error: the outputs of a row
- * with a missing value that training did not have, or with NaN in plain floats, are NaN. On the
- * CPU, the other rows of the call do not influence a row's outputs in any bit. On a GPU the
- * outputs can differ by rounding if n differs. The function allocates memory only when more
- * threads predict at the same time than ever before.
+ * With n = 0 the function only makes its checks. On the CPU, the other rows of the call do not
+ * influence a row's outputs in any bit. On a GPU the outputs can differ by rounding if n differs.
+ * The function allocates memory only when more threads predict at the same time than ever before.
  * Errors: LS_EINVAL (for example if `capacity` is too small, the form is unknown or the model does
  * not read the type), LS_EDATA (a value that the model does not know, and the model was trained
  * with data.unknown "error"), LS_ENOMEM, LS_ESYSTEM (no thread could be started), LS_EDEVICE,
@@ -170,7 +167,7 @@ typedef enum ls_output {
 int ls_model_predict(const ls_model *model, const void *rows, ls_row_type row_type, uint32_t n,
                      int form, void *outputs, size_t capacity, ls_error *err);
 
-/* What a field has. */
+/* Kind of value of a field. */
 typedef enum ls_field_kind {
     LS_FIELD_MISSING = 0, /* no value */
     LS_FIELD_NUMBER = 1,  /* `number`; NaN, and in a column of numbers inf, is a missing value */

@@ -10,7 +10,7 @@
  *     ls_pool_run(pool, hello, &state, LS_FOREVER, &err);   // runs hello on all workers, and waits
  *     ls_pool_destroy(pool, LS_FOREVER, &err);
  *
- * The pool needs only pthreads. It knows nothing of devices; device_pool.h adds them.
+ * The pool needs only pthreads. device_pool.h adds devices.
  *
  * Threads: one thread at a time, the *owner*, may call create, submit, run, wait, clear, abandon
  * and destroy. Any thread may call the other functions. Several pools do not affect each other.
@@ -35,12 +35,12 @@
  * created.
  * Waiting: a thread that has to wait (a worker for a job, or the owner for results) first spins for
  * 0.1 ms, and then sleeps. A thread does not spin if the process has fewer CPUs than the pool has
- * threads. A thread also stops spinning after several spins in which the awaited event did not
- * come; from time to time it then tries one more spin. An owner that has just woken a worker that
- * is not pinned (options.pinning) goes to sleep at once. It thereby gives up its CPU, on which the
- * kernel can start that worker soonest. Therefore LS_PINNING_OFF is faster if the intervals between
- * jobs are so long that the workers go to sleep. LS_PINNING_ON is faster for work that keeps every
- * CPU busy, because each worker finds its data in the cache of its own CPU.
+ * threads, nor, but from time to time, after several spins in which the awaited event did not come.
+ * An owner that has just woken a worker that is not pinned (options.pinning) goes to sleep at once,
+ * because the kernel can start that worker soonest on its CPU. Therefore LS_PINNING_OFF is faster
+ * if the intervals between jobs are so long that the workers go to sleep. LS_PINNING_ON is faster
+ * for work that keeps every CPU busy, because each worker finds its data in the cache of its own
+ * CPU.
  * Signals: the pool's threads block all signals except those that a fault of the thread itself
  * raises (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT) and SIGPROF. Therefore signals
  * that are sent to the process are handled on the host program's threads. Lent threads and the

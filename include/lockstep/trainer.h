@@ -97,8 +97,8 @@ typedef struct ls_progress {
     int evaluated;        /* non-zero: the fields below are results of this epoch's evaluation */
     double test_loss;     /* mean loss on the evaluated rows (ls_summary.judged_by) */
     const char *metric;   /* name of the main metric: "accuracy" if the loss function defines when a
-                           * prediction is correct, else that of the loss, such as "r2" or "pinball",
-                           * or "loss" */
+                           * prediction is correct, else that of the loss, such as "r2" or
+                           * "pinball", or "loss" */
     double metric_value;  /* value of that metric on the evaluated rows */
 } ls_progress;
 
@@ -422,8 +422,8 @@ typedef struct ls_verify_progress {
 /* Options of ls_verify. */
 typedef struct ls_verify_options {
     size_t size; /* sizeof(ls_verify_options) */
-    /* What is verified: the directory of a run, with its config.json or receipt.json, weights,
-     * records and checkpoints; or the path of a receipt alone. */
+    /* Subject of the verification: the directory of a run, with its config.json or receipt.json,
+     * weights, records and checkpoints; or the path of a receipt alone. */
     const char *run;
     const char *weights; /* file of the weights; NULL: weights.safetensors in the directory of the
                           * run or of the receipt */
@@ -453,13 +453,13 @@ typedef struct ls_verdict {
                         * is not in a segment */
     uint64_t from, to; /* number of steps done before and after that segment */
     uint64_t step;     /* first step of that segment whose record differs; 0: none is known */
-    char place[200];   /* what differs: "receipt.json: evaluation.test_loss", "metrics.jsonl:17",
-                        * "config.json"; "": nothing, or a segment */
+    char place[200];   /* the thing that differs: "receipt.json: evaluation.test_loss",
+                        * "metrics.jsonl:17", "config.json"; "": nothing, or a segment */
     char text[1200];   /* a sentence about the result */
-    char weights_sha256[65]; /* of the weights that were verified, in hexadecimal: of the receipt,
-                              * or without one of a replay of the whole run; "": unknown */
-    char weights_file_sha256[65]; /* of the file of weights that was compared, as it was then; "":
-                                   * there was none, or it could not be read */
+    char weights_sha256[65]; /* SHA-256 of the verified weights, in hexadecimal: of the receipt, or
+                              * without one of a replay of the whole run; "": unknown */
+    char weights_file_sha256[65]; /* SHA-256 of the compared file of weights, in hexadecimal; "":
+                                   * there is no file, or it could not be read */
 } ls_verdict;
 
 /* Verifies a run (docs/verify.md): reads the data again and replays the training, or parts of it,

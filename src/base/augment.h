@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Augmentation: random changes of training images (ls_gather in <lockstep/sys/plugin.h>). The
- * positions of source pixels and their shares in a result are computed with integers, so that every
- * back end produces the same pixels. The changes of an image depend only on three blocks of random
- * words, which are drawn for the image's row of the dataset. All functions are pure and may be
- * called from any thread, and from CUDA kernels.
- */
+/* Augmentation: random changes of training images (ls_gather in <lockstep/sys/plugin.h>). Positions
+ * and shares of source pixels are computed with integers, so every back end produces the same
+ * pixels. The changes depend only on three blocks of random words, drawn for the image's row of the
+ * dataset. All functions are pure; any thread, and CUDA kernels. */
 #ifndef BASE_AUGMENT_H
 #define BASE_AUGMENT_H
 
@@ -19,11 +17,10 @@ typedef struct ls_augment {
     int crop, flip, rotate, erase, brightness, mixup, part;
 } ls_augment;
 
-/* Returns the dataset row with which row r of a batch is mixed: the next row of the shard, or, for
- * the last row of the shard, the first row of the shard. (A *shard* is a part of a minibatch,
- * computed in one or several batches.) `rows` [count] are the dataset rows of the batch. They lie
- * inside a larger array, the rows of the shard: `before` rows of the shard precede rows[0], and
- * `after` rows follow rows[count − 1]. */
+/* Returns the dataset row with which row r of a batch is mixed: the next row of the shard, or the
+ * first one for the last one. `rows` [count] are the dataset rows of the batch. They lie inside the
+ * array of the shard's rows: `before` rows precede rows[0], and `after` rows follow
+ * rows[count − 1]. */
 LS_ANYWHERE uint32_t ls_mixed_row(const uint32_t *rows, int count, int r, uint32_t before,
                                   uint32_t after)
 {
@@ -83,9 +80,9 @@ LS_ANYWHERE int64_t ls_whole_root(int64_t v)
 }
 
 /* Draws the part of an image of h × w pixels that is enlarged to the whole image. Its share of the
- * area is from `least` 65536ths to 1, and the logarithm of width / height is from −ln(4/3) to
- * ln(4/3), both uniform. A side that would be longer than that of the image is as long. The
- * exponential function is computed by its Taylor series in units of 2⁻³⁰. */
+ * area, from `least` 65536ths to 1, and the logarithm of width / height, from −ln(4/3) to ln(4/3),
+ * are uniform. A side is at most that of the image. The exponential function is computed by its
+ * Taylor series in units of 2⁻³⁰. */
 LS_ANYWHERE void ls_change_enlarge(ls_change *c, int least, const uint32_t place[4])
 {
     const int64_t one = (int64_t)1 << 30, half = 32768;

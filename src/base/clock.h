@@ -18,12 +18,11 @@ uint64_t ls_deadline_ns(uint64_t timeout);
 /* *Attended time* is elapsed time without the time during which the process was stopped. A time
  * limit for other threads must be measured in attended time, because stopped threads do not hang.
  *
- * A process can be stopped (SIGSTOP, Ctrl-Z, a frozen container, a suspended machine), and no clock
- * of the system stops with the process. But a thread that watches other threads sleeps in short
- * naps and looks at the clock between two naps. If much more time has passed than a nap takes, the
- * watching thread was stopped itself, and the watched threads were probably stopped as well. So at
- * most LS_ATTENTION_NS of the time between two looks counts as attended, whatever the reason for
- * the delay. */
+ * No clock of the system stops with a process (SIGSTOP, a frozen container, a suspended machine).
+ * But a watching thread looks at the clock between short naps. If much more time has passed than a
+ * nap takes, the watcher was stopped itself, and the watched threads probably as well. So at most
+ * LS_ATTENTION_NS of the time between two looks counts as attended, whatever the reason for the
+ * delay. */
 #define LS_NAP_NS 20000000u /* time between two looks of a watching thread in nanoseconds */
 /* Largest attended time between two looks in nanoseconds. It is longer than a nap because a busy
  * machine wakes threads late. */

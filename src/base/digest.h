@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Digests: how the workers of a run find out in every step that their replicas (copies of the
- * model) are still equal.
+/* Digests: how the workers of a run find out in every step that their replicas are still equal.
  *
  * WHAT IS SUMMED. The state of a replica is the weights, the optimizer's states (momentum, moving
  * averages) and the running statistics of batch norm. An update reads all of them to change them.

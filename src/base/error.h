@@ -19,9 +19,9 @@ int ls_fail(ls_error *err, int status, const char *format, ...)
  * by an error's cause reads `status` and `reason`, never `text`. */
 int ls_because(ls_error *err, int status, ls_error_reason reason);
 
-/* Judges what a *callback*, a function of the caller that returns a status, has returned. Every
- * call of such a function passes its result through here. Returns LS_OK for LS_OK, and a negative
- * ls_status as it is. Any other number becomes LS_EINVAL.
+/* Judges what a *callback*, a function of the caller that returns a status, has returned; every
+ * such result passes through here. Returns LS_OK for LS_OK, and a negative ls_status as it is. Any
+ * other number becomes LS_EINVAL.
  *
  * - told: the error that the callback was given. Its text may be empty (the message then names the
  *   status), or lack the terminating zero. The caller empties the text before the callback runs.
@@ -36,12 +36,11 @@ int ls_callback_result(ls_error *err, int status, const ls_error *told, const ch
 const char *ls_reason(char out[LS_REASON], int error);
 
 /* Returns the candidate that is nearest to `word`, for messages such as "did you mean …?", or NULL
- * if no candidate is near. A candidate is *near* if a small number of edits turns `word` into it:
- * at most one edit for a word of up to three letters, two for a word of up to eight, and a third of
- * the letters for a longer word. An *edit* inserts, drops or replaces a letter, or swaps two
- * adjacent letters. The case of ASCII letters is ignored. Of equally near candidates the first is
- * returned. No candidate is near if the candidate or the word has more than 63 bytes. Allocates
- * nothing. */
+ * if no candidate is near. A candidate is *near* if few edits turn `word` into it: at most one edit
+ * for a word of up to three letters, two for a word of up to eight, and a third of the letters for
+ * a longer word. An *edit* inserts, drops or replaces a letter, or swaps two adjacent letters. The
+ * case of ASCII letters is ignored. Of equals the first is returned. Words of more than 63 bytes
+ * are never near. Allocates nothing. */
 const char *ls_closest(const char *word, const char *const *candidates, size_t count);
 
 #endif

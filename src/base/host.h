@@ -57,11 +57,10 @@ void ls_free(const ls_host *host, void *memory);
 void ls_log(const ls_host *host, ls_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Starts a thread that runs run(arg). The host's signals must be handled on the host's threads. So
- * the new thread blocks all signals except those that a fault of the thread itself raises, and
- * SIGPROF of profilers. Its stack has the process's default size (ulimit -s), but at least 1 MiB,
- * because back ends and jobs need that much. (A service with many threads can have set a lower
- * default.) Returns 0, or an errno value if there is no thread. */
+/* Starts a thread that runs run(arg). It blocks all signals except those that its own faults raise,
+ * and SIGPROF of profilers, because the host's threads handle the host's signals. Its stack has the
+ * default size (ulimit -s), but at least 1 MiB, which back ends and jobs need. Returns 0, or an
+ * errno value if there is no thread. */
 int ls_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg);
 
 #define LS_THREAD_REASON 320 /* size of a text of ls_thread_reason in bytes */

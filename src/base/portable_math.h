@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Mathematical functions whose results have the same bits on every system. The results of the C
- * library's functions (libm) are rounded differently by each library. The functions of this file
- * use only sums, products and quotients of doubles, which are the same everywhere. Their errors are
- * below 1.5 units in the last place. All functions may be called from any thread.
- */
+/* Mathematical functions whose results have the same bits on every system, unlike those of libm.
+ * They use only sums, products and quotients of doubles. Their errors are below 1.5 units in the
+ * last place. Any thread. */
 #ifndef BASE_PORTABLE_MATH_H
 #define BASE_PORTABLE_MATH_H
 

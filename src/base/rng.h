@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Counter-based random numbers: Philox4x32-10.
  *
- * A draw is a pure function of (seed, stream, epoch, index). There is no state to save, any thread
- * can make any draw, and the order in time of the draws does not matter. All functions may be
- * called from any thread.
- * Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11.
- */
+ * A draw is a pure function of (seed, stream, epoch, index): there is no state to save, and the
+ * order of the draws does not matter. Any thread.
+ *
+ * Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11. */
 #ifndef BASE_RNG_H
 #define BASE_RNG_H
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Structures that a caller fills in or receives begin with a field `size`, for compatibility
- * between versions of the library. There are two rules. If the caller's header is older than this
- * library, a field that the header does not have counts as zero. If the caller's header is newer, a
- * field that this library does not have must be zero. */
+/* Structures that a caller fills in or receives begin with a field `size` (<lockstep/status.h>,
+ * "Sizes"). A field that the caller's older header lacks counts as zero; a field that this older
+ * library lacks must be zero. */
 #ifndef BASE_SIZED_H
 #define BASE_SIZED_H
 

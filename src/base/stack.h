@@ -8,9 +8,8 @@
 
 /* Checks that at least `bytes` bytes of the calling thread's stack are free. A stack that the C
  * library does not know, such as that of a coroutine, counts as large enough. The first call on a
- * thread asks the C library for the stack's addresses; the C library can allocate memory then. Any
- * thread. Errors: LS_EINVAL (too few bytes are free; the message names `function` and the number of
- * free bytes). */
+ * thread can allocate memory in the C library. Any thread. Errors: LS_EINVAL (the message names
+ * `function`). */
 int ls_stack_check(size_t bytes, const char *function, ls_error *err);
 
 #endif

@@ -10,10 +10,9 @@
 
 /* Switches to the floating-point environment in which Lockstep computes, and returns the previous
  * environment, for fesetenv. Lockstep computes in the environment in which a C program starts:
- * rounding to nearest, with subnormal numbers. The host program's threads can have another
- * environment: another rounding mode, or subnormal numbers flushed to zero, as a library built with
- * -ffast-math sets it. Results depend on the environment, and new threads inherit the environment
- * of their creator. */
+ * rounding to nearest, with subnormal numbers. The host program's threads can have another one, as
+ * a library built with -ffast-math sets it. Results depend on the environment, and new threads
+ * inherit it. */
 static inline fenv_t ls_arithmetic_enter(void)
 {
     fenv_t before;

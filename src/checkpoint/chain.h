@@ -48,7 +48,7 @@ enum {
     LS_CHAIN_DENSE = 32    /* number of entries after which the distance doubles */
 };
 
-/* What the state hash is computed from. */
+/* Input of the state hash. */
 typedef struct ls_hashed {
     const ls_network *model;
     const ls_config *config;

@@ -1,13 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Writes, reads, lists and removes checkpoint files; state.c has the state as JSON.
- *
- * Words of this file (checkpoint.h):
- *
- *     position    how far the training has come: epochs, steps, sums
- *     standing    the position and the results so far
- *     state       everything in a checkpoint except weights and optimizer states
- *     slot        an array of the optimizer with one value for each parameter
- *     mark        length and checksum of the metrics file when the checkpoint was saved */
+/* Writes, reads, lists and removes checkpoint files; state.c has the state as JSON. */
 #include "checkpoint/chain.h"
 
 #include "base/error.h"
@@ -57,18 +49,18 @@ int ls_checkpoint_write(const char *path, const ls_network *model, const ls_opti
                         ls_error *err)
 {
     ls_file_writer w;
-    ls_tensors_out group[1 + LS_STATES] = {{"", values->weights}};
+    ls_tensors_out set[1 + LS_STATES] = {{"", values->weights}};
     char prefix[LS_STATES][LS_STATE_PREFIX];
     name_slots(prefix, optimizer);
     for (int i = 0; i < ls_optimizer_states(optimizer); i++)
-        group[1 + i] = (ls_tensors_out){prefix[i], values->slot[i]};
+        set[1 + i] = (ls_tensors_out){prefix[i], values->slot[i]};
     int status = ls_check_finite(model, values->weights, err);
     if (status == LS_OK)
         status = ls_replace_begin(&w, path, host, err);
     if (status)
         return status;
-    status = ls_safetensors_write(&w, model, group, 1 + ls_optimizer_states(optimizer), state, host,
-                                  err);
+    status =
+        ls_safetensors_write(&w, model, set, 1 + ls_optimizer_states(optimizer), state, host, err);
     if (status == LS_OK)
         status = ls_replace_commit(&w, err);
     ls_file_writer_abandon(&w);
@@ -79,13 +71,13 @@ int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path,
                        const ls_network *model, const ls_optimizer *optimizer, const ls_host *host,
                        ls_error *err)
 {
-    ls_tensors_in group[1 + LS_STATES] = {{"", values->weights}};
+    ls_tensors_in set[1 + LS_STATES] = {{"", values->weights}};
     char prefix[LS_STATES][LS_STATE_PREFIX];
     name_slots(prefix, optimizer);
     for (int i = 0; i < ls_optimizer_states(optimizer); i++)
-        group[1 + i] = (ls_tensors_in){prefix[i], values->slot[i]};
-    int status = ls_safetensors_load_groups(group, 1 + ls_optimizer_states(optimizer), path, model,
-                                            host, err);
+        set[1 + i] = (ls_tensors_in){prefix[i], values->slot[i]};
+    int status =
+        ls_safetensors_load_sets(set, 1 + ls_optimizer_states(optimizer), path, model, host, err);
     /* If the saved weights are a moving average, an optimizer state contains the trained weights.
      * Both have the same running statistics (of batch norm), which are in the file only once. */
     for (int i = 0; i < model->stats && ls_optimizer_average(optimizer) >= 0; i++)
@@ -108,23 +100,17 @@ static void write_name_aside(char out[LS_CHECKPOINT_NAME], uint64_t steps)
     snprintf(out, LS_CHECKPOINT_NAME, "doubtful-%09llu.safetensors", (unsigned long long)steps);
 }
 
-/* Writes the name of a checkpoint, which was set aside if `aside`. */
-static void write_name(char out[LS_CHECKPOINT_NAME], uint64_t steps, bool aside)
-{
-    if (aside)
-        write_name_aside(out, steps);
-    else
-        ls_checkpoint_name(out, steps);
-}
-
-/* Parses a name; accepts only names that write_name writes. */
+/* Parses a name; accepts only names that ls_checkpoint_name and write_name_aside write. */
 static bool read_name(const char *name, bool aside, uint64_t *steps)
 {
     char again[LS_CHECKPOINT_NAME];
     unsigned long long n;
     if (sscanf(name, aside ? "doubtful-%20llu.safetensors" : "step-%20llu.safetensors", &n) != 1)
         return false;
-    write_name(again, n, aside);
+    if (aside)
+        write_name_aside(again, n);
+    else
+        ls_checkpoint_name(again, n);
     *steps = n;
     return strcmp(name, again) == 0;
 }

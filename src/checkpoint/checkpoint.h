@@ -4,18 +4,17 @@
  *
  *     <run>/checkpoints/step-000000469.safetensors
  *
- * It contains the weights and running statistics (of batch norm) under PyTorch's names, then the
- * optimizer's states ("optimizer/momentum_buffer/conv1.weight"). The file's metadata contain the
- * run's state, a JSON text, and a SHA-256 of the file, computed with zeros in place of the SHA-256
- * itself. A checkpoint is written to a hidden file in the same directory, synced and renamed, and
- * then the directory is synced: after a crash the checkpoint exists completely or not at all.
+ * It contains the weights and running statistics under PyTorch's names, then the optimizer's states
+ * ("optimizer/momentum_buffer/conv1.weight"). The file's metadata contain the run's state, a JSON
+ * text, and a SHA-256 of the file, computed with zeros in place of the SHA-256 itself. A checkpoint
+ * is written to a hidden file in the same directory, synced and renamed, and then the directory is
+ * synced: after a crash the checkpoint exists completely or not at all.
  *
  * Terms: the *position* of a run says how far its training has come (steps, epochs, sums). The
  * *standing* of a run is its position and the results that the API returns (ls_result). The *state*
  * of a run is everything in a checkpoint except weights and optimizer states: the standing, the
  * length of the metrics file, and data about the run that are checked when the run is resumed (data
- * set, recipe, number of shards). The *recipe* is the part of the config on which the weights
- * depend. A *shard* is a part of a minibatch, for which one worker computes the gradient.
+ * set, recipe, number of shards).
  *
  * Threads: any thread; no two threads may use the same file at the same time.
  *
@@ -27,8 +26,7 @@
  * 3. A member of ls_position: advance it with each step (ls_count_step in train/account.c) or with
  *    each epoch (record_epoch in train/coordinator.c). A member of ls_standing: copy it from the
  *    result and back (train/saving.c).
- * 4. train/README.md, "Checkpoints": describe it.
- */
+ * 4. train/README.md, "Checkpoints": describe it. */
 #ifndef CHECKPOINT_H
 #define CHECKPOINT_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Resuming a run after an interrupt, a crash, or a loss of power. The *state* of a run is
- * everything in a checkpoint except weights and optimizer states; it contains the *position*, which
- * says how far the training has come (checkpoint.h). */
+/* Resuming a run after an interrupt, a crash, or a loss of power. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
@@ -71,13 +69,6 @@ static int take_beginning(beginning *out, ls_json *doc, ls_error *err)
                               "expected the beginning of a run, with \"time\" and \"config\"");
 }
 
-static int read_first_record(beginning *out, const char *run, const ls_host *host, ls_error *err)
-{
-    *out = (beginning){0};
-    int status = ls_run_first_record(&out->doc, run, host, err);
-    return status ? status : take_beginning(out, out->doc, err);
-}
-
 /* Returns the time at which the run's config was written, which is the start of the run. Returns
  * zero if the run has no config. */
 static struct timespec config_time(const char *run)
@@ -108,7 +99,10 @@ static bool read_config_name(beginning *out, const char *run, const ls_host *hos
 /* Errors: those of the first record, if neither it nor config.json can be read. */
 static int read_beginning(beginning *out, const char *run, const ls_host *host, ls_error *err)
 {
-    const int status = read_first_record(out, run, host, err);
+    *out = (beginning){0};
+    int status = ls_run_first_record(&out->doc, run, host, err);
+    if (status == LS_OK)
+        status = take_beginning(out, out->doc, err);
     if (status == LS_OK)
         return LS_OK;
     ls_json_destroy(out->doc);
@@ -126,10 +120,9 @@ static bool has_needed(const char *run, ls_run_needs needs)
 }
 
 /* Returns whether run a began later than run b; b_run NULL: there is no run b, and the result is
- * true. The first records of the runs give the times of their beginning, in seconds. If both runs
- * began in the same second, the later run is the one whose config file was written later. If both
- * config files were written at the same time too, the later run is the one with the longer name,
- * because names are NAME, NAME-2 … NAME-10. */
+ * true. The times are those of the runs' first records, in seconds. Of equal times the later run is
+ * the one whose config was written later, then the one with the longer name (names are NAME, NAME-2
+ * … NAME-10). */
 static bool is_later(const beginning *a, const char *a_run, const beginning *b, const char *b_run)
 {
     if (!b_run)
@@ -371,8 +364,7 @@ static int check_data(const ls_state *s, const ls_successor *run, ls_error *err)
                    (unsigned)s->data_crc32);
 }
 
-/* Checks that the checkpoint's position exists in `run`. The position is a part of the standing
- * (the position and the results so far, checkpoint.h). `epoch` is the index of the current epoch,
+/* Checks that the checkpoint's position exists in `run`. `epoch` is the index of the current epoch,
  * `step` the number of steps done in it, and `steps` the number of steps done in all epochs. The
  * message calls `step` the position, and counts epochs from 1. */
 static int check_position(const ls_resumed *r, const ls_successor *run, ls_error *err)

@@ -42,11 +42,10 @@ void ls_run_dir_name(char *path, size_t size, time_t begun, const char *name, in
  * run), LS_EAGAIN (another process trains there), LS_ENOMEM. */
 int ls_run_dir_make(ls_run_files *files, const char *wanted, const ls_config *config,
                     const ls_host *host, ls_error *err);
-/* Does the same as ls_run_dir_make for a *member*, a process of a run over several hosts. After
- * another host was lost, the member writes the run's files on the disk of its own host. If the
- * usual path of the run's directory is DIR, the member's directory is DIR.member-N, where N is
- * `member`. If a run has used that directory, the name is DIR.member-N-2, and so on. Errors: those
- * of ls_run_dir_make. */
+/* Does the same as ls_run_dir_make for a member of a run over several hosts. After another host was
+ * lost, the member writes the run's files to its own disk: to DIR.member-N if the usual directory
+ * is DIR, where N is `member`, or, if a run has used that one, to DIR.member-N-2, and so on.
+ * Errors: those of ls_run_dir_make. */
 int ls_run_dir_make_apart(ls_run_files *files, int member, const ls_config *config,
                           const ls_host *host, ls_error *err);
 
@@ -81,11 +80,9 @@ typedef enum ls_run_needs {
     LS_RUN_CHECKPOINT /* a checkpoint */
 } ls_run_needs;
 
-/* Finds, among the runs in runs/ that have the files that are needed, the run that began last
- * according to its records, and returns its directory, which the caller frees. If a run that began
- * later lacks these files, a warning in the log names it. If no run has them, returns the run that
- * began last, and the caller finds out what it lacks. Errors: LS_ENOENT (there is no run),
- * LS_ENOMEM. */
+/* Returns the directory of the run in runs/ that began last according to its records and has the
+ * needed files; the caller frees it. A warning names a later run that lacks them. If no run has
+ * them, returns the run that began last. Errors: LS_ENOENT (there is no run), LS_ENOMEM. */
 int ls_run_latest(char **out, ls_run_needs needs, const ls_host *host, ls_error *err);
 
 /* Parses `state`, the text of the state of the checkpoint file `path`. The caller has verified the
@@ -107,9 +104,9 @@ typedef struct ls_successor {
 } ls_successor;
 
 /* Checks that the recipe and the data of `run` are those of the checkpoint. Reads weights and
- * optimizer states into `values`. Checks that the checkpoint's position is consistent: its numbers
- * of steps and epochs must fit the number of steps of an epoch of `run`. After a failure only the
- * contents of `values` can have changed. Errors: LS_ECONFIG, LS_EDATA, LS_EIO, LS_ENOMEM. */
+ * optimizer states into `values`. Checks that the checkpoint's numbers of steps and epochs fit the
+ * number of steps of an epoch of `run`. After a failure only the contents of `values` can have
+ * changed. Errors: LS_ECONFIG, LS_EDATA, LS_EIO, LS_ENOMEM. */
 int ls_resume_load(const ls_checkpoint_values *values, const ls_resumed *resumed,
                    const ls_successor *run, ls_error *err);
 /* Logs a warning if the library or the instruction set of the devices differs from the one that the

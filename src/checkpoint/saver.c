@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* The saver: writes checkpoints (checkpoint.h) while a run goes on.
  *
- * While no worker has work, the coordinator (the thread that runs the training) copies the weights
- * out of a replica, a worker's copy of the model. A thread of the saver then writes the copy to the
- * file, and training goes on. The copy belongs to the saver's thread until the save is done. So the
- * coordinator waits for the end of a save (ls_saver_wait) before it makes the next copy.
+ * While no worker has work, the coordinator copies the weights out of a replica. A thread of the
+ * saver then writes the copy to the file, and training goes on. The copy belongs to the saver's
+ * thread until the save is done (ls_saver_wait).
  *
  * A checkpoint can also be *kept*: copied to memory of the saver and written later (ls_saver_keep,
  * ls_saver_write_kept). A later one takes its place, and it is dropped when a later state has been
  * saved. If it belongs to the best evaluation, it stays in memory beside the later one, and is
  * written before the next checkpoint, so that a checkpoint on the disk never names a best one that
- * is not there.
- */
+ * is not there. */
 #include "checkpoint/saver.h"
 #include "base/clock.h"
 #include "base/error.h"

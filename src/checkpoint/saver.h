@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The saver: writes checkpoints (checkpoint.h) while a run goes on.
- * Threads: only the coordinator, the thread that runs the training, calls these functions. */
+ * Threads: only the coordinator calls these functions. */
 #ifndef CHECKPOINT_SAVER_H
 #define CHECKPOINT_SAVER_H
 
@@ -45,9 +45,8 @@ int ls_saver_wait(struct ls_saver *saver, ls_error *err);
  * ls_saver_save has returned its error, or `saver` is NULL. The error belongs to the saver. */
 const ls_error *ls_saver_unsaved(const struct ls_saver *saver);
 
-/* Saves a checkpoint. Saves nothing if the last saved checkpoint has the same standing (position
- * and results of the run). Durations in the standing are not compared, because they grow even while
- * nothing is trained.
+/* Saves a checkpoint. Saves nothing if the last saved checkpoint has the same standing. Durations
+ * in the standing are not compared, because they grow even while nothing is trained.
  *
  * - state: the run's state; the saver itself sets its recipe, metrics and data_crc32
  * - values: the saver reads these arrays until the save is done (ls_saver_wait)
@@ -58,10 +57,10 @@ const ls_error *ls_saver_unsaved(const struct ls_saver *saver);
 int ls_saver_save(struct ls_saver *saver, const ls_state *state, const ls_checkpoint_values *values,
                   bool wait, ls_error *err);
 
-/* Keeps a checkpoint in memory: copies the state and the arrays, which are free on return. It takes
- * the place of the one that was kept before; but a checkpoint of the best evaluation stays beside
- * it. When a later save succeeds, what is kept is dropped. If a weight is not finite, that is
- * logged like a failed save, and what was kept before stays. ls_saver_desc.keeps must be true.
+/* Keeps a checkpoint in memory: copies the state and the arrays. It replaces the one that was kept
+ * before; but a checkpoint of the best evaluation stays beside it. A later save drops what is kept.
+ * A weight that is not finite is logged like a failed save, and changes nothing.
+ * ls_saver_desc.keeps must be true.
  * Errors: those of the sinks; LS_ESTALLED. */
 int ls_saver_keep(struct ls_saver *saver, const ls_state *state, const ls_checkpoint_values *values,
                   ls_error *err);

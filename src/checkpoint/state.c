@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The state of a checkpoint as JSON: everything in a checkpoint except weights and optimizer
- * states. Also the checksum of the data, which is part of it. The head of checkpoint.c explains the
- * words. */
+/* Writes and reads the state of a checkpoint as JSON (checkpoint.h), and computes the checksum of
+ * the data, which is part of it. */
 #include "checkpoint/chain.h"
 
 #include "base/error.h"
@@ -87,16 +86,6 @@ static void write_position(ls_json_writer *w, const ls_position *at)
     ls_json_close(w);
 }
 
-static void write_metrics(ls_json_writer *w, const ls_sink_mark *mark)
-{
-    ls_json_open_object(w, "metrics");
-    ls_json_put_uint(w, "bytes", mark->bytes);
-    ls_json_put_uint(w, "lines", mark->sums.lines);
-    ls_json_put_uint(w, "sum", mark->sums.sum);
-    ls_json_put_uint(w, "moment", mark->sums.moment);
-    ls_json_close(w);
-}
-
 static void write_hash(ls_json_writer *w, const uint8_t hash[LS_SHA256_BYTES])
 {
     char hex[LS_SHA256_HEX];
@@ -132,7 +121,12 @@ void ls_state_write(ls_json_writer *w, const ls_state *state, const ls_config *c
     ls_json_open_object(w, NULL);
     ls_json_put_int(w, "schema", LS_STATE_SCHEMA);
     ls_standing_write(w, &state->standing);
-    write_metrics(w, &state->metrics);
+    ls_json_open_object(w, "metrics");
+    ls_json_put_uint(w, "bytes", state->metrics.bytes);
+    ls_json_put_uint(w, "lines", state->metrics.sums.lines);
+    ls_json_put_uint(w, "sum", state->metrics.sums.sum);
+    ls_json_put_uint(w, "moment", state->metrics.sums.moment);
+    ls_json_close(w);
     ls_json_put_int(w, "shards", state->shards);
     ls_json_put_string(w, "instruction_set", state->isa);
     ls_json_put_string(w, "library", state->library);

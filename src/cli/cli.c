@@ -83,12 +83,10 @@ static int launched_processes(void)
 }
 
 /* Sets Open MPI's environment variables so that it sends messages over TCP at once, up to a little
- * more than 1 MiB. By default the sender of a long message waits until the receiver requests the
- * message, and the receiver sends its request only after its own data. Two hosts that send to each
- * other at the same time then alternate, each at half the rate of the network. When gradients are
- * summed over the hosts, every message is already expected, so the request is not needed; the
- * messages have 1 MiB, or more for very large models. Variables that the user has set are not
- * changed. */
+ * more than 1 MiB. By default the sender of a long message waits until the receiver requests it,
+ * and the receiver sends its request only after its own data, so two hosts that send to each other
+ * alternate at half the rate of the network. Here every message is already expected. Variables that
+ * the user has set are not changed. */
 static void choose_transport(void)
 {
     if (launched_processes() == 1)

@@ -65,11 +65,10 @@ typedef struct cli_option {
 } cli_option;
 
 /* Reads the arguments of a verb; `verb` NULL: those of training. `rows` describes at most
- * CLI_OPTIONS_MAX options. The row after the last option describes the operand. If that row has no
- * name, any number of operands is allowed, and the caller finds them in argv[optind] and the
- * following arguments. Returns 0. Returns EXIT_USAGE after it has printed a message about wrong
- * arguments on stderr, and CLI_HELPED after it has printed a help text; a verb returns each of the
- * two unchanged to its caller. */
+ * CLI_OPTIONS_MAX options. The row after the last option describes the operand; without a name, any
+ * number of operands is allowed, from argv[optind] on. Returns 0; EXIT_USAGE after a message about
+ * wrong arguments on stderr; or CLI_HELPED after a help text. A verb returns the last two
+ * unchanged. */
 enum { CLI_OPTIONS_MAX = 24, CLI_HELPED = -1 };
 int cli_read_options(const char *verb, const cli_option *rows, int argc, char **argv);
 /* Prints "NAME VERB: problem what…", with the name of the program, on stderr and returns

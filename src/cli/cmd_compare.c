@@ -153,11 +153,6 @@ static void print_same(const ls_comparison *c, int width)
     }
 }
 
-static bool has_configs(const ls_comparison *c)
-{
-    return c->rows > 0 && c->row[c->rows - 1].config;
-}
-
 static void print_comparison(const ls_comparison *c, int width)
 {
     const char *letters[LS_COMPARED];
@@ -177,7 +172,8 @@ static void print_comparison(const ls_comparison *c, int width)
     print_rows(c, false, value, wide, width);
     print_verdict(c, width);
     print_same(c, width);
-    puts(has_configs(c) ? "\nThe configs differ in:\n" : "\nThe configs are equal.");
+    const bool differ = c->rows > 0 && c->row[c->rows - 1].config;
+    puts(differ ? "\nThe configs differ in:\n" : "\nThe configs are equal.");
     print_rows(c, true, value, wide, width);
 }
 

@@ -32,7 +32,8 @@ static const char help[] =
     "                   called target, label, class, y, species or diagnosis, else the last)\n"
     "  --decimal MARK   decimal mark of a table, \",\" or \".\", if a column can be read both\n"
     "                   ways\n"
-    "  --separator NAME separator of a table's fields, if several are possible: \",\", \";\", tab,\n"
+    "  --separator NAME separator of a table's fields, if several are possible: \",\", \";\", "
+    "tab,\n"
     "                   bar or space\n"
     "  --encoding NAME  encoding of a table that is not UTF-8: latin-1\n"
     "  --set KEY=VALUE  sets any key of the config that is written: --set epochs=20. The data\n"
@@ -91,10 +92,10 @@ static uint32_t training_rows(const ls_inspection *l)
     return l->rows - (uint32_t)(l->rows * l->validation);
 }
 
-/* Chooses the plan by what the targets can tell about a function: their bits, at most log2(classes)
- * for each row; a value counts as one bit, because some of its digits are noise. With few bits a
- * small network with much dropout generalises best, whatever the function is. With more, two layers
- * also learn functions that are far from linear, and the more bits, the less dropout they need. */
+/* Chooses the plan by the bits of the targets: at most log2(classes) for each row; a value counts
+ * as one bit, because some of its digits are noise. With few bits a small network with much dropout
+ * generalises best. With more, two layers also learn functions that are far from linear, and need
+ * less dropout. */
 static dense_plan plan_for(const ls_inspection *l)
 {
     const uint32_t rows = training_rows(l);

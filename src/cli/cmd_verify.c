@@ -83,7 +83,7 @@ typedef struct display {
     uint64_t shown; /* time of the last line, in ns of ls_now_ns */
 } display;
 
-enum { SECONDS_APART = 10 /* of two lines, if the output is no terminal */ };
+enum { SECONDS_APART = 10 /* between two lines, if the output is no terminal */ };
 
 /* Prints how far the replay is, at most ten times a second on a terminal. */
 static void show(void *user, const ls_verify_progress *p)

@@ -94,7 +94,7 @@ static void print_key(const ls_config_key *row)
 {
     char name[64], fallback[32], text[TEXT];
     const char *given = ls_config_default(fallback, row);
-    snprintf(name, sizeof name, "%s%s%s", row->group, *row->group ? "." : "", row->key);
+    snprintf(name, sizeof name, "%s%s%s", row->object, *row->object ? "." : "", row->key);
     print_topic(name);
     fputs(name, stdout);
     if (*given)

@@ -151,13 +151,6 @@ static void print_results(session *s)
     cli_wrong_print(w, SHOWN);
 }
 
-/* Prints what the runs leave on the disk. */
-static void say_directory(const session *s, int folds)
-{
-    cli_say("%s has %d %s, %.1f MB; it is not needed any more", s->dir, folds,
-            ls_plural((uint64_t)folds, "run", "runs"), (double)directory_bytes(s->dir, 3) * 1e-6);
-}
-
 static int fail_fold(const session *s, int fold, int status, const ls_error *err)
 {
     struct stat st;
@@ -186,7 +179,9 @@ static int train_all(session *s)
     if (status)
         return cli_fail(status, err.text);
     print_results(s);
-    say_directory(s, s->a->folds);
+    cli_say("%s has %d %s, %.1f MB; it is not needed any more", s->dir, s->a->folds,
+            ls_plural((uint64_t)s->a->folds, "run", "runs"),
+            (double)directory_bytes(s->dir, 3) * 1e-6);
     return cli_flush();
 }
 

@@ -20,7 +20,7 @@ enum {
     MOST_EPOCHS = 20 /* limit of the epochs of each of the two */
 };
 
-/* ---- what the network needs of the data ------------------------------------------------------ */
+/* ---- needs of the network -------------------------------------------------------------------- */
 
 /* Returns whether the user has set a key of `data`. */
 static bool sets(const ls_inspection *l, const char *key)
@@ -195,7 +195,7 @@ int init_from_put(ls_json_writer *w, const init_from *from, uint32_t rows, ls_er
     return LS_OK;
 }
 
-/* ---- what is printed ------------------------------------------------------------------------- */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 static int number_of(const cJSON *config, const char *key)
 {

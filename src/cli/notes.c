@@ -166,24 +166,24 @@ void cli_notes_close(cli_notes *notes)
 enum { LINES = 14, FIRST = 8, LAST = 4, NAME = 96 };
 
 /* A layer with parameters, and the layers without parameters that follow it. */
-typedef struct group {
+typedef struct part {
     char name[NAME];
     ls_shape out;
     size_t parameters;
-} group;
+} part;
 
-/* Divides the layers into groups. The caller frees the array. Returns NULL if there is no
+/* Divides the layers into parts. The caller frees the array. Returns NULL if there is no
  * memory. */
-static group *find_groups(const ls_trainer *trainer, int *count)
+static part *find_parts(const ls_trainer *trainer, int *count)
 {
     const int layers = ls_trainer_layers(trainer);
-    group *all = ls_alloc_array(NULL, (size_t)layers, sizeof *all);
+    part *all = ls_alloc_array(NULL, (size_t)layers, sizeof *all);
     *count = 0;
     for (int i = 0; all && i < layers; i++) {
         const ls_shown_layer layer = ls_trainer_layer(trainer, i);
         if (*count == 0 || layer.is_main)
             all[(*count)++].name[0] = '\0';
-        group *g = &all[*count - 1];
+        part *g = &all[*count - 1];
         const size_t used = strlen(g->name);
         snprintf(g->name + used, NAME - used, "%s%s", used ? ", " : "", layer.type);
         g->out = layer.out;
@@ -192,7 +192,7 @@ static group *find_groups(const ls_trainer *trainer, int *count)
     return all;
 }
 
-static void print_group(const group *g, int width)
+static void print_part(const part *g, int width)
 {
     char out[48];
     enum { BEFORE = 14, OUTPUT = 12, COUNT = 12 };
@@ -209,14 +209,14 @@ static void print_group(const group *g, int width)
 void cli_print_layers(const ls_trainer *trainer, int width)
 {
     int count;
-    group *all = find_groups(trainer, &count);
+    part *all = find_parts(trainer, &count);
     for (int i = 0; all && i < count; i++) {
         if (count > LINES && i == FIRST) {
             const int left_out = count - FIRST - LAST;
             fprintf(stderr, "%*s… %d more\n", width < 60 ? 2 : 14, "", left_out);
             i += left_out;
         }
-        print_group(&all[i], width);
+        print_part(&all[i], width);
     }
     ls_free(NULL, all);
 }

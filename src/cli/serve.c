@@ -53,15 +53,6 @@ static void init_worker(numbers *n, int worker)
     }
 }
 
-static void init_queue(numbers *n, int worker)
-{
-    char *label = n->labels[worker][LS_PHASES];
-    snprintf(label, sizeof n->labels[0][0], "worker=\"%d\"", worker);
-    n->queued[worker] = metrics_gauge(&n->all, "lockstep_worker_queued", label,
-                                      "Work items in the queue of a worker, including the one "
-                                      "that it executes.");
-}
-
 /* Name and description of each metric of the newest evaluation, indexed by ls_metric. Metrics that
  * were not measured are left out of /metrics. */
 static const char *const tests[LS_METRIC_CONFUSION][2] = {
@@ -106,8 +97,13 @@ static void numbers_init(numbers *n)
     }
     for (int w = 0; w < NUMBERS_WORKERS; w++)
         init_worker(n, w);
-    for (int w = 0; w < NUMBERS_WORKERS; w++)
-        init_queue(n, w);
+    for (int w = 0; w < NUMBERS_WORKERS; w++) {
+        char *label = n->labels[w][LS_PHASES];
+        snprintf(label, sizeof n->labels[0][0], "worker=\"%d\"", w);
+        n->queued[w] = metrics_gauge(all, "lockstep_worker_queued", label,
+                                     "Work items in the queue of a worker, including the one "
+                                     "that it executes.");
+    }
 }
 
 static void take_step(numbers *n, const ls_step_values *v)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The orders that admit a process to a run that has begun. cluster.h describes them. An *arrival*
- * is a process that waits at a member to be admitted; after its admission it is the *newcomer* of
- * the new group. */
+/* The orders that admit a process to a run that has begun (cluster.h). An *arrival* is a process
+ * that waits at a member to be admitted; after its admission it is the newcomer. */
 #include "base/error.h"
 #include "cluster/cluster.h"
 #include "cluster/progress.h"

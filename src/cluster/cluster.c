@@ -2,9 +2,6 @@
 /* The callers' side: gives orders to the progress thread (progress.c), and waits until they are
  * done.
  *
- * Words of this file (cluster.h): an *order* is a command to join, to sum, to gather, to regroup or
- * to close. The *transport* carries messages between the members (ls_transport). A *part* of a
- * gather is the data of one member. A *node* is an array with the sum of some of a member's shards.
  * `hangs` is set when the progress thread has not answered in time. */
 #include "cluster/cluster.h"
 #include "base/clock.h"

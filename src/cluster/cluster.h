@@ -9,17 +9,15 @@
  *     ls_cluster_close(c)
  *
  * Words. The *transport* carries messages between the members (<lockstep/sys/transport.h>). A *sign
- * of life* is a short message by which a member shows that it still runs. The *deadline* is the
- * longest time that a member may be silent. The *group* is the set of present members; a member's
- * number is its position in the group.
+ * of life* is a short message by which a member shows that it still runs. The *host group* is the
+ * set of present members; a member's number is its position in the host group.
  *
- * Threads. A *progress thread* owns the transport. A *caller* is the thread that calls a function
- * below. An *order* is a command of a caller to the progress thread: to join, to gather data, to
- * sum, to regroup or to close. Callers give one order at a time, and wait until it is done. The
- * progress thread sends and receives signs of life all the time, also between orders. All members
- * give the same orders in the same sequence. Each sum and each gather begins with a header, by
- * which the members check that all of them do the same. (Error messages call a sum or a gather an
- * "exchange".)
+ * Threads. A *progress thread* owns the transport. An *order* is a command of a *caller* to the
+ * progress thread: to join, to gather data, to sum, to regroup or to close. Callers give one order
+ * at a time, and wait until it is done. The progress thread sends and receives signs of life all
+ * the time, also between orders. All members give the same orders in the same sequence. Each sum
+ * and each gather begins with a header, by which the members check that all of them do the same.
+ * (Error messages call a sum or a gather an "exchange".)
  *
  * Faults. There is a *fault* when a member has been silent for the deadline, when a member says
  * that it leaves, when the transport fails, or when a header is not the expected one. From then on
@@ -34,8 +32,8 @@
  * contact each other at once, even while their callers do something else. The progress threads
  * agree which members go on, and open a new transport, over which they send signs of life from then
  * on. Orders fail until the caller calls ls_cluster_regroup. From then on the caller sees the new
- * group: the members are numbered from 0 again, in the same sequence as before. The memory of sums
- * must be prepared anew (ls_cluster_prepare).
+ * host group: the members are numbered from 0 again, in the same sequence as before. The memory of
+ * sums must be prepared anew (ls_cluster_prepare).
  *
  * Memory order. Let C be the calling thread (callers synchronise among themselves, so that one
  * thread at a time calls), and P the progress thread.
@@ -131,7 +129,7 @@ void ls_cluster_keep_memory(ls_cluster *cluster);
 
 /* Returns the member number of this process. Any thread. */
 int ls_cluster_member(const ls_cluster *cluster);
-/* Returns how many members the group has. Any thread. */
+/* Returns how many members the host group has. Any thread. */
 int ls_cluster_members(const ls_cluster *cluster);
 /* Returns the host name of a member, by its number. The text is valid until the next
  * ls_cluster_regroup. */
@@ -147,16 +145,17 @@ void ls_cluster_regroups(ls_cluster *cluster);
 bool ls_cluster_lost(const ls_cluster *cluster);
 /* Copies the error of the last order that failed. */
 void ls_cluster_why(const ls_cluster *cluster, ls_error *out);
-/* Adopts the group of the surviving members. After that, orders can succeed again. Sums must be
- * prepared anew (ls_cluster_prepare). The memory of earlier sums is kept until ls_cluster_free_old
- * or ls_cluster_close, because a stalled worker of the former group can still use the memory.
- * Errors: LS_ESTALLED (this member is not in the new group), LS_ENOMEM. */
+/* Adopts the host group of the surviving members. After that, orders can succeed again. Sums must
+ * be prepared anew (ls_cluster_prepare). The memory of earlier sums is kept until
+ * ls_cluster_free_old or ls_cluster_close, because a stalled worker of the former host group can
+ * still use the memory. Errors: LS_ESTALLED (this member is not in the new host group),
+ * LS_ENOMEM. */
 int ls_cluster_regroup(ls_cluster *cluster, ls_error *err);
 /* Frees the memory of the sums that were prepared before the last ls_cluster_regroup. The caller
  * makes sure that no thread uses this memory any more. */
 void ls_cluster_free_old(ls_cluster *cluster);
-/* Returns a member's *origin*: its number in the first group. A member that was admitted later has
- * as its origin the next number that no member has had. */
+/* Returns a member's *origin*: its number in the first host group. A member that was admitted later
+ * has as its origin the next number that no member has had. */
 int ls_cluster_origin(const ls_cluster *cluster, int member);
 
 /* ---- admission (admit.c) --------------------------------------------------------------------- */
@@ -165,8 +164,8 @@ int ls_cluster_origin(const ls_cluster *cluster, int member);
 bool ls_cluster_can_admit(const ls_cluster *cluster);
 /* Returns whether this process was admitted to a run that had begun. */
 bool ls_cluster_was_admitted(const ls_cluster *cluster);
-/* Returns the number of the *newcomer*, the member that was admitted when this group was formed; 0:
- * there is none. The result is the same on all members of the group. */
+/* Returns the number of the *newcomer*, the member that was admitted when this host group was
+ * formed; 0: there is none. The result is the same on all members of the host group. */
 int ls_cluster_newcomer(const ls_cluster *cluster);
 /* Reports the processes that wait at this member and may be admitted in the round `round`
  * (ls_transport.arrivals): sets *count to their number, and *out to the one that has waited
@@ -174,15 +173,14 @@ int ls_cluster_newcomer(const ls_cluster *cluster);
  * get. This order exchanges nothing with other members. Errors: those of orders. */
 int ls_cluster_arrivals(ls_cluster *cluster, uint64_t round, ls_arrival *out, int *count,
                         ls_error *err);
-/* Returns the reason why the group of the last ls_cluster_regroup lacks the arrival of the last
- * ls_cluster_admit; "": it does not lack it, or no reason is known. The text is valid until the
- * next ls_cluster_regroup. */
+/* Returns the reason why the host group of the last ls_cluster_regroup lacks the arrival of the
+ * last ls_cluster_admit; "": it does not lack it, or no reason is known. The text is valid until
+ * the next ls_cluster_regroup. */
 const char *ls_cluster_not_admitted(const ls_cluster *cluster);
-/* Ends this group, so that a group with the process `arrival` can follow. All members must call it
+/* Ends this host group, so that one with the process `arrival` can follow. All members must call it
  * with the same arrival. It never returns LS_OK. If ls_cluster_lost returns true afterwards, the
- * caller goes on with the new group by ls_cluster_regroup. The new group contains the arrival,
- * unless the arrival was lost meanwhile. If ls_cluster_lost returns false, there was a fault.
- * Errors: LS_ESTALLED, those of orders. */
+ * caller goes on by ls_cluster_regroup; the new host group contains the arrival, unless that was
+ * lost. Otherwise there was a fault. Errors: LS_ESTALLED, those of orders. */
 int ls_cluster_admit(ls_cluster *cluster, const ls_arrival *arrival, ls_error *err);
 
 /* ---- orders ------------------------------------------------------------------------------------
@@ -214,13 +212,12 @@ void ls_cluster_end_all(ls_cluster *cluster, const char *why);
 /* ---- sums over the shard tree ------------------------------------------------------------------
  *
  * The leaves of the tree are the shards of the minibatch, which are distributed evenly over the
- * members. The *nodes* of a member are the fewest tree nodes that together contain exactly its
- * shards (ls_tree_cover); the member has computed the sum of each of them. The sum of a node is an
- * array of floats, the *arena*: the gradients of all parameters. The arena is cut into *pieces*.
- * Each piece has an owner; the members own pieces in turn. The owner of a piece receives this piece
- * of every node of every member. It makes the additions above these nodes in the tree, and sends
- * the result to all members. The first pieces are added and sent back while later pieces are still
- * in transit, or have not been computed yet. */
+ * members. The *nodes* of a member are the cover of its shards (ls_tree_cover); the member has
+ * computed the sum of each of them, an arena. The arena is cut into *pieces*. Each piece has an
+ * owner; the members own pieces in turn. The owner of a piece receives this piece of every node of
+ * every member. It makes the additions above these nodes in the tree, and sends the result to all
+ * members. The first pieces are added and sent back while later pieces are still in transit, or
+ * have not been computed yet. */
 
 /* Computes which shards a member has: numbers *lo to *hi − 1. */
 void ls_cluster_span(const ls_cluster *cluster, int shards, int member, int *lo, int *hi);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Host names and origins of the members. The progress thread has the names and origins of its group
- * in c->peer. The callers have copies (ls_names_publish). A member's *origin* is its number in the
- * first group. */
+/* Host names and origins of the members. The progress thread has the names and origins of its host
+ * group in c->peer. The callers have copies (ls_names_publish). */
 #include "base/error.h"
 #include "base/host.h"
 #include "cluster/progress.h"
@@ -27,13 +26,14 @@ void ls_names_number(ls_cluster *c)
         tell_apart(c, m, m);
 }
 
-/* Sets origin and name of member m. `was`: the same member in the former group; NULL: it was not in
- * that group. */
+/* Sets origin and name of member m. `was`: the same member in the former host group; NULL: it was
+ * not in that one. */
 static void name_member(ls_cluster *c, int m, const ls_peer *was)
 {
     ls_peer *p = &c->peer[m];
     const ls_arrival *place = c->wire->place ? &c->wire->place[m] : NULL;
-    if (!was && !place && c->now_group > 0) /* this is the newcomer, admitted with this group */
+    /* this is the newcomer, admitted with this host group */
+    if (!was && !place && c->now_regrouped > 0)
         place = &c->arrival;
     p->origin = was ? was->origin : place ? (int)place->number : m;
     if (was)
@@ -80,7 +80,7 @@ void ls_names_publish(ls_cluster *c)
 {
     c->member = c->wire->member;
     c->members = c->wire->members;
-    c->group = c->now_group;
+    c->regrouped = c->now_regrouped;
     c->newcomer = c->wire->admitted;
     for (int m = 0; m < c->members; m++) {
         memcpy(c->name[m], c->peer[m].host, sizeof c->name[m]);

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The progress thread, which owns the transport to the other members (processes) of the run. It
- * executes one *order* of its callers at a time: to join, to gather data, to sum, to regroup or to
- * close (cluster.h). During and between orders it sends signs of life, and watches the signs of
- * life of the other members (watch.c).
+/* The progress thread, which executes one order of its callers at a time (cluster.h). During and
+ * between orders it sends signs of life, and watches the signs of life of the other members
+ * (watch.c).
  *
- * Words of this file (cluster.h, progress.h): the *transport* is the code that carries
- * messages (ls_transport), such as TCP. The *caller* is the thread that calls the functions of
- * cluster.h. A *loss* is the loss of another member after which the remaining members regroup; a
- * *fault* is any other failure, after which every order fails (c->fault holds either). A *part* of
- * a gather is the data of one member. */
+ * c->fault holds a loss or a fault. A *part* of a gather is the data of one member. */
 #include "cluster/progress.h"
 #include "base/clock.h"
 #include "base/digest.h"
@@ -148,7 +143,7 @@ static void check_head(ls_cluster *c, int m)
     const ls_head *in = &c->peer[m].head_in, *own = &c->head;
     const uint64_t bytes = c->kind == LS_ORDER_GATHER ? c->bytes[m] : own->bytes;
     c->heads--;
-    const bool names = c->begun == 1 && c->now_group == 0 && !c->wire->place;
+    const bool names = c->begun == 1 && c->now_regrouped == 0 && !c->wire->place;
     if (names)
         snprintf(c->peer[m].host, LS_MEMBER_NAME, "%.63s", in->host);
     if (names && c->heads == 0) {
@@ -310,7 +305,7 @@ static void begin_order(ls_cluster *c)
         return;
     }
     /* The progress thread has regrouped, and the caller has not called ls_cluster_regroup since. */
-    if (c->group != c->now_group) {
+    if (c->regrouped != c->now_regrouped) {
         ls_watch_end_order(c, &c->last_loss, true);
         return;
     }
@@ -420,14 +415,6 @@ static void poll_wire(ls_cluster *c, uint64_t timeout_ns)
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-/* Waits until this member's last messages on the old transport have been sent, at most
- * LOSS_WORD_NS. Called before a regrouping. */
-static void send_last_messages(ls_cluster *c)
-{
-    while (!last_messages_are_done(c, false) && ls_now_ns() - c->fault_ns < LOSS_WORD_NS)
-        poll_wire(c, ACTIVE_NS);
-}
-
 /* Lets the transport regroup, and sets up the members of the new transport. `lost` and `origin`:
  * zeroed arrays for ls_regroup. */
 static int open_new_wire(ls_cluster *c, uint8_t *lost, int *origin, ls_error *err)
@@ -457,7 +444,7 @@ static int open_new_wire(ls_cluster *c, uint8_t *lost, int *origin, ls_error *er
     c->last_loss = c->fault;
     c->fault = (ls_error){0};
     c->fault_is_loss = false;
-    c->now_group++;
+    c->now_regrouped++;
     c->regroups_since_sum += !c->admitting;
     status = set_up_members(c, before, origin, err);
     ls_free(c->options.host, before);
@@ -475,7 +462,9 @@ static void regroup_members(ls_cluster *c)
     uint8_t *lost = ls_alloc_array(c->options.host, count, sizeof *lost);
     int *origin = ls_alloc_array(c->options.host, count + 1, sizeof *origin);
     ls_error why = c->fault;
-    send_last_messages(c);
+    /* Waits until the last messages on the old transport are sent, at most LOSS_WORD_NS. */
+    while (!last_messages_are_done(c, false) && ls_now_ns() - c->fault_ns < LOSS_WORD_NS)
+        poll_wire(c, ACTIVE_NS);
     int status = lost && origin ? open_new_wire(c, lost, origin, &why)
                                 : ls_fail(&why, LS_ENOMEM, "out of memory for a vote");
     if (status) {

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Internals of the cluster (the group of processes of a run), shared by the files of this
- * directory. cluster.h explains the words member, caller, order, group, fault, loss, node, arena
- * and piece. An *order* is a command of a caller to the progress thread; *memory order* has its
- * meaning in C11.
+/* Internals of the cluster, shared by the files of this directory. An order is one of cluster.h;
+ * *memory order* is that of C11.
  *
  * A *peer* is another member. A *control message* is a message outside of orders: a sign of life,
  * or the last message that a member sends to a peer on a transport. A *request* is a transfer
@@ -86,7 +84,7 @@ typedef enum ls_order_kind {
     LS_ORDER_OPEN, /* join the other members */
     LS_ORDER_GATHER,
     LS_ORDER_SUM,
-    LS_ORDER_REGROUP,  /* let the callers see the group of the transport */
+    LS_ORDER_REGROUP,  /* let the callers see the host group of the transport */
     LS_ORDER_ARRIVALS, /* ls_cluster_arrivals */
     LS_ORDER_ADMIT,    /* ls_cluster_admit */
     LS_ORDER_CLOSE
@@ -120,7 +118,7 @@ typedef struct ls_peer {
     /* attended time (base/clock.h) since the last message arrived from the peer */
     uint64_t silent_ns;
     uint64_t begun; /* ls_control.begun of the peer's most recent message */
-    int origin;     /* the peer's number in the first group (ls_cluster_origin) */
+    int origin;     /* the peer's origin (ls_cluster_origin) */
     bool sent_last; /* the peer's last message has arrived */
     /* that last message says that the peer leaves the run (every kind but LS_CONTROL_LOSS) */
     bool leaves_run;
@@ -177,7 +175,7 @@ typedef struct ls_sum {
  * network. */
 #define LS_MESSAGE_MOST ((size_t)4 << 20)
 
-/* The memory of a sum of an earlier group, kept until ls_cluster_free_old. */
+/* The memory of a sum of an earlier host group, kept until ls_cluster_free_old. */
 typedef struct ls_old_sum {
     ls_sum sum;
     struct ls_old_sum *next;
@@ -187,15 +185,15 @@ enum { LS_FAILURE = 320 /* bytes of the reason of a failed admission */ };
 
 struct ls_cluster {
     ls_cluster_options options;
-    /* The group as the callers see it: this member's number and the number of members.
+    /* The host group as the callers see it: this member's number and the number of members.
      * ls_names_publish copies them. The progress thread uses the member numbers of its transport
-     * instead, because the transport can belong to a newer group. */
+     * instead, because the transport can belong to a newer host group. */
     int member, members;
     char (*name)[LS_MEMBER_NAME]; /* [members]: name of each member's host */
-    /* [members]: origin of each member, its number in the first group */
+    /* [members]: origin of each member (ls_cluster_origin) */
     int *origin;
     int room;                  /* capacity of `name` and `origin`, in members */
-    uint64_t group;            /* number of regroupings that the callers have adopted */
+    uint64_t regrouped;        /* number of regroupings that the callers have adopted */
     char host[LS_MEMBER_NAME]; /* name of this host */
     ls_pool *pool;             /* pool of one worker, the progress thread */
     ls_ring orders;            /* from the caller to the progress thread: kind of each order */
@@ -217,12 +215,12 @@ struct ls_cluster {
     ls_sum sum;
     ls_old_sum *old_sums; /* list of the sums that ls_cluster_free_old frees */
     int agreed;           /* non-zero: a member has asked all members to stop (ls_head.asks) */
-    int newcomer;         /* number of the member that was admitted with this group; 0: none */
+    int newcomer;         /* number of the member that was admitted with this host group; 0: none */
     uint64_t round;       /* ARRIVALS: argument of ls_transport.arrivals */
     int arrivals;         /* ARRIVALS: number of processes that wait at this member */
     ls_arrival arrival;   /* ARRIVALS: result; ADMIT: the process to be admitted */
-    /* the reason why the group lacks the arrival of the last ADMIT; "": it does not lack it, or no
-     * reason is known */
+    /* the reason why the host group lacks the arrival of the last ADMIT; "": it does not lack it,
+     * or no reason is known */
     char not_admitted[LS_FAILURE];
     int status;          /* result of the order */
     ls_error error;      /* error of the last order that failed; status 0: none has failed */
@@ -245,8 +243,8 @@ struct ls_cluster {
     ls_peer *peer;      /* [wire->members]; the entry of this member has only host and origin */
     bool active;        /* an order is in progress */
     ls_order_kind kind; /* kind of the order in progress, or of the last one */
-    /* number of sums, gathers and orders ADMIT begun in this group. It is also the number of the
-     * newest of these orders, from 1 */
+    /* number of sums, gathers and orders ADMIT begun in this host group. It is also the number of
+     * the newest of these orders, from 1 */
     uint64_t begun;
     /* `requests`: number of transfers that the order has posted or queued. `open`: number of these
      * transfers that have not ended yet */
@@ -260,13 +258,14 @@ struct ls_cluster {
     uint64_t stuck_ns;      /* attended time (base/clock.h) since data of the order last moved */
     uint64_t fault_ns;      /* time at which the fault was noticed */
     bool closed;            /* the transport is closed, and the progress thread ends */
-    uint64_t now_group; /* number of regroupings before the group of `wire`; callers use `group` */
+    /* number of regroupings before the host group of `wire`; callers use `regrouped` */
+    uint64_t now_regrouped;
     int regroups_since_sum; /* number of regroupings since the last sum that succeeded */
     /* the fault is the loss of a member, after which the surviving members regroup */
     bool fault_is_loss;
     bool admitting;           /* the next regrouping is to include `arrival` */
     ls_error last_loss;       /* the last loss after which the members have regrouped */
-    char failure[LS_FAILURE]; /* as not_admitted, of the newest group */
+    char failure[LS_FAILURE]; /* as not_admitted, of the newest host group */
     /* the transport can still access memory of the cluster; the caller reads the field after the
      * last order */
     bool touched;
@@ -291,9 +290,9 @@ void ls_progress_post(ls_cluster *c, ls_request_kind kind, int piece, const ls_t
 
 /* ---- names.c ------------------------------------------------------------------------------- */
 
-/* Sets origins and names of the members of a new transport. `before`: members of the former group;
- * NULL: there is none. Unlike ls_peer.origin, the parameter origin[m] is the number of member m in
- * the former group; −1: the member was not in that group. */
+/* Sets origins and names of the members of a new transport. `before`: members of the former host
+ * group; NULL: there is none. Unlike ls_peer.origin, the parameter origin[m] is the number of
+ * member m in the former host group; −1: the member was not in that one. */
 void ls_names_take(ls_cluster *c, const ls_peer *before, const int *origin);
 /* Makes the names of hosts unique: appends "#m" to the name of member m if a member before it has
  * the same name. It goes from the last member to the first, so that each name is compared with
@@ -303,8 +302,8 @@ void ls_names_number(ls_cluster *c);
  * an order, for which the caller waits, so that no caller reads the arrays while they are replaced.
  * Errors: LS_ENOMEM. */
 int ls_names_room(ls_cluster *c, ls_error *err);
-/* Copies the progress thread's group (numbers, names and origins) to the fields that callers read.
- * Called during an order. */
+/* Copies the progress thread's host group (numbers, names and origins) to the fields that callers
+ * read. Called during an order. */
 void ls_names_publish(ls_cluster *c);
 
 /* ---- cluster.c ------------------------------------------------------------------------------ */

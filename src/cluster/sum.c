@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sums over the shard tree: a reduce-scatter followed by an all-gather, piece by piece. cluster.h
- * explains the words. A *node* of a member is an array that has the sum of some of its shards; a
- * *piece* is a range of the array's floats. Piece p is owned by member p modulo the number of
- * members. For each piece:
+/* Sums over the shard tree (cluster.h): a reduce-scatter followed by an all-gather, piece by piece.
+ * Piece p is owned by member p modulo the number of members. For each piece:
  *
  *     every member    sends this piece of each of its nodes to the owner
  *     the owner       adds this piece of all nodes as the tree prescribes (add_piece), and sends
@@ -151,10 +149,9 @@ int ls_sum_requests(const ls_cluster *c)
            + own_pieces(c) * (s->others + c->members - 1); /* nodes in, sums out */
 }
 
-/* With n members, a member with k nodes sends (n − 1)/n of each node to the owners of the pieces.
- * It also sends the sums of the pieces that it owns, 1/n of the arena, to n − 1 members. In all it
- * sends (k + 1)·(n − 1)/n arenas. In a ring all-reduce a member sends 2·(n − 1)/n arenas. All
- * members wait for the member that sends most. */
+/* With n members, a member with k nodes sends (n − 1)/n of each node to the owners of the pieces,
+ * and the sums of its own pieces, 1/n of the arena, to n − 1 members. In all it sends
+ * (k + 1)·(n − 1)/n arenas. In a ring all-reduce it is 2·(n − 1)/n arenas. */
 double ls_cluster_bytes_factor(const ls_cluster *c)
 {
     ls_span span[LS_PARTIALS_MAX];

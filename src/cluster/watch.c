@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Faults, signs of life, and the watch over the other members (processes) of a run. All functions
- * run on the progress thread.
+/* Faults, signs of life, and the watch over the other members of a run. All functions run on the
+ * progress thread.
  *
  * Problem. A member that dies, or whose host is cut off, sends nothing. The other members wait for
- * its part of an *order*, a command that all members execute together, such as a sum or a gather
- * (cluster.h). This watch ends their wait. A network can also deliver short messages and lose long
- * messages. (Error messages call a sum or a gather an "exchange".)
+ * its part of an order, such as a sum or a gather (cluster.h). This watch ends their wait. A
+ * network can also deliver short messages and lose long messages. (Error messages call a sum or a
+ * gather an "exchange".)
  *
  * Signs of life. Each member sends a short message to every other member at a fixed interval:
- * ALIVE_NS, or an eighth of the deadline if that is shorter (send_alive). The *deadline* is the
- * longest time that a member may be silent. The progress thread calls ls_watch_check every few
- * milliseconds. This function measures two durations:
+ * ALIVE_NS, or an eighth of the deadline if that is shorter (send_alive). The progress thread calls
+ * ls_watch_check every few milliseconds. This function measures two durations:
  *
  *     silent_ns   for each peer (other member): since the last message from the peer arrived
  *     stuck_ns    for the order: since data of the order last moved, counted while all members
@@ -207,12 +206,10 @@ static bool all_take_part(const ls_cluster *c)
     return all;
 }
 
-/* Returns how long this thread has waited for a CPU since the last ls_watch_check. The measurement
- * costs system calls. Therefore it is made only while a peer has been silent for more than a
- * quarter of the deadline; at other times the result is 0.
- *
- * ls_attended_ns adds the result to the attended time, because a thread that waits for a CPU has
- * not been stopped. Thus a lost member is found as early on a busy machine as on an idle one. */
+/* Returns how long this thread has waited for a CPU since the last ls_watch_check. It costs system
+ * calls, so it is measured only while a peer has been silent for more than a quarter of the
+ * deadline, and is 0 otherwise. ls_attended_ns adds it, because a thread that waits for a CPU has
+ * not been stopped. */
 static uint64_t own_queued_ns(ls_cluster *c, uint64_t deadline)
 {
     const ls_thread_use before = c->own;
@@ -227,10 +224,9 @@ static uint64_t own_queued_ns(ls_cluster *c, uint64_t deadline)
 }
 
 /* Reports that no data move although all members send signs of life. A likely cause is a link whose
- * MTU is smaller than the hosts' MTU, together with a firewall that drops the ICMP messages about
- * it. Then short messages arrive and long messages are lost. The error message names a member from
- * which data are expected. If no data are expected, the message names a member to which data are in
- * transit. */
+ * MTU is smaller than the hosts', with a firewall that drops the ICMP messages about it, so that
+ * only short messages arrive. The error names a member from which data are expected, or else to
+ * which data are in transit. */
 static void note_stuck(ls_cluster *c, const char *what)
 {
     int m = 0;

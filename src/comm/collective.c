@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The public all-reduce (<lockstep/collective.h>). It uses a communicator of the trainer (comm.h),
- * as if the array of each rank were the gradient of one shard. In a group of several ranks, a
- * communicator requires two things: the length of an array is a multiple of 16 floats, and the
- * output array (the total) is another array than the input array (the partial sum). The callers of
- * the public function need not fulfil these requirements. Arrays that do not fulfil them are copied
- * through staging buffers. */
+ * as if the array of each rank were the gradient of one shard. A group of several ranks requires
+ * arrays of a multiple of 16 floats, and another array for the output than for the input. Other
+ * arrays are copied through staging buffers. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/sized.h"

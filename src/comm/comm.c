@@ -137,14 +137,6 @@ static uint32_t pattern(int rank, size_t i)
     return ((uint32_t)i * 2654435761u) ^ ((uint32_t)(rank + 1) * 2246822519u);
 }
 
-static void write_pattern(float *arena, int rank, size_t floats)
-{
-    for (size_t i = 0; i < floats; i++) {
-        uint32_t word = pattern(rank, i);
-        memcpy(arena + i, &word, sizeof word);
-    }
-}
-
 /* Returns a word whose bits are 1 where float `i` of `arena` differs from the pattern of `rank`. */
 static uint32_t difference(const float *arena, int rank, size_t i)
 {
@@ -217,7 +209,10 @@ int ls_host_check_reads(ls_comm *base, float *scratch, float *total, ls_error *e
      * pattern of each rank, so each rank then writes its pattern to its scratch array. In
      * ls_merge_run and read_from, the array written here takes the place of the rank's total. */
     float *written = total == group->total ? scratch : total;
-    write_pattern(written, base->rank, group->desc.floats);
+    for (size_t i = 0; i < group->desc.floats; i++) {
+        const uint32_t word = pattern(base->rank, i);
+        memcpy(written + i, &word, sizeof word);
+    }
     int status = ls_merge_run(base, NULL, 0, written, &times, read_all, NULL, err);
     ls_merge_stop_reading(base);
     return status;

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Communicators of the library, which sum the ranks' gradients in host memory.
  *
- * A rank is one worker of the run. Each minibatch is cut into *shards*, and a rank computes the
- * gradients of some of them. It adds these gradients to a few *partial sums*, each in an *arena*
- * (one array with the gradients of all parameters). Then it needs the *total*, the sum over all
- * ranks. The public header <lockstep/sys/communicator.h> declares the table of functions of a
- * communicator (ls_comm_type) and says what groups and communicators guarantee and how they fail.
- * It also defines the shard tree: the fixed binary tree whose leaves are the shards of a minibatch.
- * The tree prescribes the order of all additions. To *merge* is to add the partial sums of all
- * ranks. Two communicators merge in host memory:
+ * <lockstep/sys/communicator.h> says what groups and communicators guarantee and how they fail, and
+ * defines the terms. Two communicators merge in host memory:
  *
  *     ordered   an all-reduce in two phases. Each rank sums one chunk of the arena over all ranks'
  *               partial sums, in the order of the shard tree; then each rank copies the other
@@ -43,29 +37,26 @@ const ls_comm_type *ls_comm_find(const ls_comm_type *const *types, const char *n
 
 /* ---- fold ------------------------------------------------------------------------------------- *
  * A *fold* sums the gradients of one worker's own shards, in the order of the shard tree, while the
- * worker computes the gradients. The communicator then merges the partial sums of all workers.
+ * worker computes the gradients.
  *
  * The worker computes the gradients of its shards lo … hi − 1 one after another. It computes each
  * gradient in the same arena, the *leaf arena*, and then pushes the gradient: the gradient becomes
  * the topmost entry of a small stack of partial sums. Each entry is the sum over the leaves of one
  * node of the tree. A push adds the two topmost entries for as long as they are the two halves
- * (children) of a node. After the last push the stack holds one entry for each node of the *cover*
- * (ls_tree_cover): the fewest nodes that together contain exactly the worker's shards.
+ * (children) of a node. After the last push the stack holds one entry for each node of the cover of
+ * the worker's shards (ls_tree_cover).
  *
  * Spread mode (ls_fold_spread), for devices that compute into any host memory: each gradient is
  * computed in an arena of its own and stays there, so nothing is copied. A push adds nothing.
  * Adjacent entries that together contain exactly the shards of one node are called the *parts* of
  * that node. Four or more parts are added in one pass over memory, so that each part is read once.
- * The addition is made before the next gradient is computed (ls_fold_leaf). After the last push the
- * fold adds nothing more: the merge makes the remaining additions, and all ranks share that work.
- * Therefore the stack can at the end contain the parts of a node instead of one entry for that
- * node.
+ * The addition is made before the next gradient is computed (ls_fold_leaf). The merge makes the
+ * remaining additions, and all ranks share that work. Therefore the stack can at the end contain
+ * the parts of a node instead of one entry for it.
  *
- * Dealt shards (ls_fold_deal) are a form of spread mode. Which shards a worker computes is decided
- * while the workers run (sync/deal.h): each worker begins with a fixed first shard, and then
- * receives the shard to the left or to the right of the shards that it has. The shards of a worker,
- * and with them its partial sums, differ from one minibatch to the next. The tree is always the
- * same, and so are the bits of the sum over all workers.
+ * Dealt shards (ls_fold_deal) are a form of spread mode, in which a worker receives the shard to
+ * the left or to the right of those that it has (sync/deal.h). Its partial sums then differ from
+ * one minibatch to the next, but not the tree, nor the bits of the sum over all workers.
  *
  * Threads: only one worker's thread uses a fold. */
 
@@ -126,9 +117,8 @@ void ls_fold_begin(ls_fold *fold);
 
 /* Pushes the gradient of the next shard, which the caller has computed in the arena that
  * ls_fold_leaf returned. Without spread mode the caller may overwrite the leaf arena after the
- * return. There is one exception: after the last push of a minibatch the leaf arena can contain a
- * partial sum. In spread mode the caller calls ls_fold_leaf before each gradient. Errors:
- * LS_EDEVICE, LS_EINTERNAL. */
+ * return, except after the last push of a minibatch, when it can contain a partial sum. In spread
+ * mode the caller calls ls_fold_leaf before each gradient. Errors: LS_EDEVICE, LS_EINTERNAL. */
 int ls_fold_push(ls_fold *fold, ls_error *err);
 
 /* Pushes the gradient of the shard to the left of the shards that were pushed before; ls_fold_push
@@ -144,8 +134,7 @@ void ls_fold_push_left(ls_fold *fold);
  *     ls_piece            computes a part of the total; any number of calls
  *     ls_pieces_end       ends with a barrier, after which no rank reads the partial sums of others
  *
- * The barrier of ls_pieces_begin is the *commit point*: either every rank returns LS_OK and can
- * compute the whole total, or no rank does.
+ * The barrier of ls_pieces_begin is the commit point.
  *
  * If a rank fails after the commit point, the other ranks can still compute the total, because the
  * arrays of the failed rank stay allocated and unchanged until every other rank has reported the
@@ -181,12 +170,10 @@ int ls_host_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls
 /* Implements the function group_destroy of ls_comm_type. */
 void ls_host_group_destroy(ls_comm_group *base);
 
-/* Returns an arena that belongs to the group and that all ranks can share as their total. Returns
- * NULL if there is no memory for it. If every rank passes this arena to all_reduce as its total,
- * each rank of `ordered` writes its chunk of the total to this arena, and the second phase, in
- * which chunks are copied, is omitted. The arena is zeroed. The arena is freed together with the
- * group, because a rank that was abandoned inside a merge can continue later and write to the
- * arena, even if the run uses another group then. Called before the first merge. */
+/* Returns a zeroed arena of the group that all ranks can share as their total; NULL: no memory. If
+ * every rank passes it to all_reduce, `ordered` omits the second phase, in which chunks are copied.
+ * It is freed with the group, because a rank that was abandoned inside a merge can write to it
+ * later. Called before the first merge. */
 float *ls_host_group_total(ls_comm_group *base);
 
 /* Implements the function join of ls_comm_type. */
@@ -195,9 +182,9 @@ int ls_host_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *device
 void ls_host_leave(ls_comm *base);
 
 /* Implements the function check_reads of ls_comm_type: tests whether each rank reads correctly what
- * the other ranks have written. Each rank writes a pattern of its own to the array `total`, or to
- * `scratch` if all ranks share one total. Then each rank compares the patterns of all ranks. All
- * ranks must call it. Errors: LS_EDEVICE (a wrong number was read), and those of ls_merge_run. */
+ * the other ranks have written. Each rank writes a pattern of its own to `total`, or to `scratch`
+ * if all ranks share one total, and compares the patterns of all ranks. All ranks must call it.
+ * Errors: LS_EDEVICE (a wrong number was read), and those of ls_merge_run. */
 int ls_host_check_reads(ls_comm *base, float *scratch, float *total, ls_error *err);
 
 /* Initialisers of the fields of ls_comm_type that `ordered` and `naive` have in common. */

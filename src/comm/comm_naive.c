@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The `naive` all-reduce, for comparison with `ordered`. The book "Dive into Deep Learning" first
  * writes an all-reduce in this form. For each parameter, rank 0 makes all additions while the other
- * ranks wait; then the other ranks copy the sum. A *rank* is one worker; comm.h explains partial
- * sum and total. */
+ * ranks wait; then the other ranks copy the sum. */
 #include "comm/comm.h"
 
 #include <string.h>
@@ -23,13 +22,6 @@ static void sum_piece(const ls_merge_group *group, float *total, size_t first, s
         }
 }
 
-static void sum_on_rank_zero(const ls_merge_group *group, float *total, size_t first, size_t end)
-{
-    for (; first < end && !ls_merge_aborted(group); first += FLOATS_PER_CHECK)
-        sum_piece(group, total, first,
-                  end - first < FLOATS_PER_CHECK ? end : first + FLOATS_PER_CHECK);
-}
-
 /* Sums the floats first … end − 1, which belong to one parameter, and copies the sum to all ranks.
  */
 static int reduce_param(const ls_comm *comm, size_t first, size_t end, ls_comm_times *times,
@@ -37,8 +29,9 @@ static int reduce_param(const ls_comm *comm, size_t first, size_t end, ls_comm_t
 {
     const ls_merge_group *group = ls_merge_group_of(comm);
     float *total = group->rank[comm->rank].total;
-    if (comm->rank == 0)
-        sum_on_rank_zero(group, total, first, end);
+    for (size_t at = first; comm->rank == 0 && at < end && !ls_merge_aborted(group);
+         at += FLOATS_PER_CHECK)
+        sum_piece(group, total, at, end - at < FLOATS_PER_CHECK ? end : at + FLOATS_PER_CHECK);
     int status = ls_merge_meet(comm, times, err);
     if (status == LS_OK && comm->rank != 0)
         ls_host_copy(group, total + first, group->rank[0].total + first, end - first);

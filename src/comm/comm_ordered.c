@@ -1,39 +1,34 @@
 /* SPDX-License-Identifier: MIT */
 /* The `ordered` all-reduce: a reduce-scatter in tree order, followed by an all-gather.
  *
- * <lockstep/sys/communicator.h> explains the terms arena, partial sum, total and shard tree. The
- * arena is cut into one chunk per rank. In the first phase each rank sums its own chunk over all
- * ranks' partial sums. The gradients of a rank's own shards have been added before the merge. Here
- * each rank makes the remaining additions of the shard tree, which combine partial sums (the *rest*
- * of the tree, merge/group.h). In the second phase each rank copies the other chunks, each from the
- * rank that has summed it. If every rank has one partial sum, as many bytes are moved as in a ring
- * all-reduce. A merge (one all-reduce over all ranks) has three barriers, or two if all ranks share
- * one total:
+ * The arena is cut into one chunk per rank. In the first phase each rank sums its own chunk over
+ * all ranks' partial sums. The gradients of a rank's own shards have been added before the merge.
+ * Here each rank makes the remaining additions of the shard tree, which combine partial sums (the
+ * *rest* of the tree, merge/group.h). In the second phase each rank copies the other chunks, each
+ * from the rank that has summed it. If every rank has one partial sum, as many bytes are moved as
+ * in a ring all-reduce. A merge has three barriers, or two if all ranks share one total:
  *
  *     publish    all partial sums are complete         before any rank reads them
  *     reduced    all chunks are complete               before any rank gathers them
  *     committed  every rank holds the complete sum     the commit point
  *
  * All ranks may pass the same arena as their total (ls_host_group_total). Then the total is
- * complete at the barrier `reduced`, which is the commit point, and there is no third barrier. (At
- * the *commit point* it is certain that every rank can use the sum.) If the group has a single
- * rank, that rank may pass the arena of its first partial sum as its total, because
- * ls_tree_rest_add can work in place. The rank then adds its other partial sums to the first one in
- * place. If there are no other partial sums, it computes nothing.
+ * complete at the barrier `reduced`, which is the commit point, and there is no third barrier. If
+ * the group has a single rank, that rank may pass the arena of its first partial sum as its total,
+ * because ls_tree_rest_add can work in place. The rank then adds its other partial sums to the
+ * first one in place. If there are no other partial sums, it computes nothing.
  *
- * No total is overwritten while another rank reads it. A rank writes its total again only after the
- * barrier `publish` of the next merge. Each rank arrives at that barrier only when it has copied
- * all chunks of this merge and its caller no longer uses the total. The condition on the caller
- * matters if the ranks share one total.
+ * No total is overwritten while another rank reads it: a rank writes its total again only after the
+ * barrier `publish` of the next merge, at which each rank arrives only when it has copied all
+ * chunks of this merge and its caller no longer uses the total.
  *
  * *Sums by pieces* (comm.h) write no total and have two barriers: `publish`, which is the commit
  * point, and the barrier of ls_pieces_end.
  *
  * If the shards of the minibatch are divided over several processes, a group has the ranks of one
- * process. Let the *cover* of a process be the fewest nodes of the shard tree that together contain
- * exactly the shards of this process. Each rank computes its own chunk of the nodes in the cover.
- * Then the process's progress thread (cluster/progress.h) adds the nodes of all processes, and each
- * rank copies the total. */
+ * process. Each rank computes its own chunk of the nodes in the cover of the process's shards
+ * (merge/tree.h). Then the process's progress thread (cluster/progress.h) adds the nodes of all
+ * processes, and each rank copies the total. */
 #include "comm/comm.h"
 
 #include <stdbool.h>

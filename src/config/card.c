@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Writes and reads the *card* of a model: a JSON text in the file of weights that describes the
- * model and how rows are prepared for it (card.h). */
+/* Writes and reads the card of a model (card.h). */
 #include "config/card.h"
 
 #include "base/error.h"

@@ -20,7 +20,7 @@
 
 static bool same_group(const ls_config_key *a, const ls_config_key *b)
 {
-    return a->key && b->key && strcmp(a->group, b->group) == 0;
+    return a->key && b->key && strcmp(a->object, b->object) == 0;
 }
 
 /* Reads the key of a row. If the text has the key under its former name, the key is read if
@@ -43,15 +43,15 @@ static void read_row(ls_config *c, ls_fields *f, const ls_config_key *row)
     ls_config_read_key(c, f, &as);
 }
 
-/* Reads the keys of one group, whose first row is `row`. The group's object may be absent from the
- * config. Returns the first row of the next group. */
-static const ls_config_key *read_group(ls_config *c, ls_fields *top, const ls_config_key *row)
+/* Reads the keys of one object, whose first row is `row`. The object may be absent from the
+ * config. Returns the first row of the next object. */
+static const ls_config_key *read_object(ls_config *c, ls_fields *top, const ls_config_key *row)
 {
     static const cJSON nothing = {.type = cJSON_Object};
     const ls_config_key *const first = row;
-    const cJSON *node = ls_field_any(top, first->group);
+    const cJSON *node = ls_field_any(top, first->object);
     ls_fields f;
-    ls_fields_begin(&f, top->doc, node ? node : &nothing, first->group, top->err);
+    ls_fields_begin(&f, top->doc, node ? node : &nothing, first->object, top->err);
     for (; same_group(row, first); row++)
         read_row(c, &f, row);
     if (top->status == LS_OK)
@@ -64,8 +64,8 @@ static int read_rows(ls_config *c, const ls_json *doc, const cJSON *root, ls_err
     ls_fields top;
     ls_fields_begin(&top, doc, root, "the config", err);
     for (const ls_config_key *row = ls_config_keys; row->key;) {
-        if (*row->group)
-            row = read_group(c, &top, row);
+        if (*row->object)
+            row = read_object(c, &top, row);
         else
             read_row(c, &top, row++);
     }
@@ -335,8 +335,8 @@ static bool is_among(unsigned parts, const ls_config_key *row)
     return (parts & 1u << row->part) || (parts & JUDGES && row->judges);
 }
 
-/* Writes the keys whose `part` is in the bit mask `parts`. The object of a group is opened when its
- * first key is written, so that groups without such keys do not appear. */
+/* Writes the keys whose `part` is in the bit mask `parts`. An object is opened when its first
+ * key is written, so that objects without such keys do not appear. */
 static void write_rows(ls_json_writer *w, const char *key, const ls_config *c, unsigned parts)
 {
     const ls_config_key *open = NULL;
@@ -348,8 +348,8 @@ static void write_rows(ls_json_writer *w, const char *key, const ls_config *c, u
             ls_json_close(w);
             open = NULL;
         }
-        if (*row->group && !open) {
-            ls_json_open_object(w, row->group);
+        if (*row->object && !open) {
+            ls_json_open_object(w, row->object);
             open = row;
         }
         ls_config_write_key(w, c, row);
@@ -430,7 +430,7 @@ static int fail_other(ls_error *err, const ls_config *c, const ls_config_key *ro
                       const char *theirs)
 {
     char key[64], here[128], there[128];
-    snprintf(key, sizeof key, "%s%s%s", row->group, *row->group ? "." : "", row->key);
+    snprintf(key, sizeof key, "%s%s%s", row->object, *row->object ? "." : "", row->key);
     shorten(here, mine, row);
     shorten(there, theirs, row);
     return ls_config_fail(
@@ -504,7 +504,7 @@ static int check_keys(const ls_config *c, const ls_dataset_spec *spec, ls_error 
     ls_error cause;
     char key[64];
     for (const ls_config_key *row = ls_config_keys; row->key; row++) {
-        if (strcmp(row->group, "data") != 0 || !ls_config_is_set(c, row))
+        if (strcmp(row->object, "data") != 0 || !ls_config_is_set(c, row))
             continue;
         int status = ls_dataset_check_key(spec, row->key, &cause);
         if (status) {

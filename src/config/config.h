@@ -2,20 +2,12 @@
 /* The config of a run: the checked values of the config file, with `--set` and the defaults
  * applied.
  *
- * *Recipe*: the keys of the config on which the final weights depend. A run that is resumed must
- * have the recipe with which it began.
- *
- * *Shard*: a fixed part of a minibatch. Its gradient is computed on one device, and the gradients
- * of all shards are added in a fixed order, so that the weights do not depend on the number of
- * devices.
- *
  * Each key is one row of a table (config_rows.c). Reading, writing, the comparison of recipes and
  * the documentation all use this table. In this file, the row of a *key* is its row in that table;
  * any other row is an example of the data. Reading happens in two steps: ls_config_read needs only
  * the file; ls_config_fit_data sets the values that depend on the data.
  *
- * Threads: a config is not shared while it is written; any thread may read it.
- */
+ * Threads: a config is not shared while it is written; any thread may read it. */
 #ifndef CONFIG_H
 #define CONFIG_H
 
@@ -66,7 +58,7 @@ typedef struct ls_schedule {
 /* Value of checkpoint.final: the weights that weights.safetensors has at the end of a run. */
 typedef enum ls_final_weights {
     LS_FINAL_LAST,
-    LS_FINAL_BEST /* those of the best evaluation */
+    LS_FINAL_BEST /* the weights of the best evaluation */
 } ls_final_weights;
 
 /* Value of cluster.transport: the library that connects the processes of a run. The key is not used
@@ -315,11 +307,9 @@ int ls_config_find_run_data(ls_config *config, const char *config_path,
  * nothing. */
 void ls_config_find_beside(ls_config *config, const char *config_path);
 /* For a trained model: packs the folder of the config once more, with the classes of the model,
- * which `format` describes. Does nothing if data.packed is not in the cache, or if the folder does
- * not exist but its packed file does. `other_folder`: the user has named another folder than that
- * of data.packed. If the named folder does not exist, the function then fails, because data.packed
- * belongs to the other folder. Errors: those of ls_config_pack; the message says where the images
- * are expected and what to do. */
+ * which `format` describes. Does nothing if data.packed is not in the cache, or if only the packed
+ * file exists. `other_folder`: the user has named another folder than that of data.packed, which
+ * must exist. Errors: those of ls_config_pack. */
 struct ls_input_format;
 int ls_config_pack_again(ls_config *config, const ls_trainer_options *options,
                          const struct ls_input_format *format, bool other_folder, ls_error *err);

@@ -105,10 +105,10 @@ int ls_config_pack_again(ls_config *c, const ls_trainer_options *o, const ls_inp
 
 /* ---- data that was moved --------------------------------------------------------------------- */
 
-/* Looks for a run's data whose relative path `path` does not exist in the current directory. The
- * path is relative to the directory in which the run was started, so the parents of the run's
- * directory are tried. `config`: path of the run's config. Returns the path of the data, which the
- * caller frees, or NULL if it was not found. */
+/* Looks for a run's data whose relative path `path` does not exist in the current directory. It is
+ * relative to the directory in which the run was started, so the parents of the run's directory are
+ * tried. `config`: path of the run's config. Returns the path of the data, which the caller frees,
+ * or NULL. */
 static char *beside_run(const char *path, const char *config, const ls_host *host)
 {
     static const char *const up[] = {"../..", "..", "../../.."};

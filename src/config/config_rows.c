@@ -372,19 +372,19 @@ static bool pays(int rows, double uses, double weights, int shards)
     return used >= LS_SHARD_USES || used * weights >= LS_SHARD_PRODUCTS;
 }
 
-/* Returns the number of groups of sixteen rows in the largest shard. Its last group may have fewer
- * rows. */
-static int groups_of(int rows, int shards)
+/* Returns the number of packets of sixteen rows in the largest shard. Its last packet may have
+ * fewer rows. */
+static int packets_of(int rows, int shards)
 {
     return ((rows + shards - 1) / shards + LS_SHARD_ROWS - 1) / LS_SHARD_ROWS;
 }
 
-/* Returns whether a minibatch of `rows` rows has fewer groups in total if it is divided into `a`
- * shards than into `b`, and the busiest worker has no more groups, in a run with two workers and in
- * a run with eight. */
+/* Returns whether a minibatch of `rows` rows has fewer packets in total if it is divided into `a`
+ * shards than into `b`, and the busiest worker has no more packets, in a run with two workers and
+ * in a run with eight. */
 static bool wastes_less(int rows, int a, int b)
 {
-    const int in_a = groups_of(rows, a), in_b = groups_of(rows, b);
+    const int in_a = packets_of(rows, a), in_b = packets_of(rows, b);
     return a * in_a < b * in_b && in_a <= in_b && (a + 1) / 2 * in_a <= (b + 1) / 2 * in_b;
 }
 
@@ -396,7 +396,7 @@ int ls_shards_for(int rows, double uses, double weights)
     int best = shards;
     for (int n = shards / 2 + 1; n <= MOST_SHARDS; n++)
         if (pays(rows, uses, weights, n) && wastes_less(rows, n, shards) &&
-            n * groups_of(rows, n) <= best * groups_of(rows, best))
+            n * packets_of(rows, n) <= best * packets_of(rows, best))
             best = n;
     return best;
 }

@@ -9,7 +9,7 @@ enum { NAME = 80 }; /* size of a key's dotted name in bytes, the zero included *
 
 static void name_of(char out[NAME], const ls_config_key *row)
 {
-    snprintf(out, NAME, "%s%s%s", row->group, *row->group ? "." : "", row->key);
+    snprintf(out, NAME, "%s%s%s", row->object, *row->object ? "." : "", row->key);
 }
 
 /* Returns whether a config that is the same apart from this key, and has for it the member of
@@ -21,7 +21,7 @@ static bool is_written_alike(ls_json_writer *w, const ls_config *config, const l
     ls_error unread;
     ls_fields f;
     other.written = false;
-    ls_fields_begin(&f, NULL, object, row->group, &unread);
+    ls_fields_begin(&f, NULL, object, row->object, &unread);
     ls_config_read_key(&other, &f, row);
     const char *found = f.status == LS_OK && !f.missing ? ls_config_key_text(w, &other, row) : NULL;
     return found && strcmp(found, text) == 0;

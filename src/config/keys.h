@@ -39,7 +39,7 @@ typedef struct ls_config_key ls_config_key;
 
 /* A key of the config: one row of the table. */
 struct ls_config_key {
-    const char *group; /* name of the object that contains the key; "": the config itself */
+    const char *object; /* name of the object that contains the key; "": the config itself */
     const char *key;
     ls_key_kind kind;
     ls_key_part part;
@@ -69,7 +69,7 @@ struct ls_config_key {
     bool judges;
 };
 
-/* All rows. The rows of a group are adjacent. The last row has the key NULL. */
+/* All rows. The rows of an object are adjacent. The last row has the key NULL. */
 extern const ls_config_key ls_config_keys[];
 
 /* Returns a key's default as it would be written in a config; "required" or "" (none) if it has no

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Computes the metrics of an evaluation from the *scores*, the model's outputs for its rows
- * (metrics.h). */
+/* Computes the metrics of an evaluation from the scores (metrics.h). */
 #include "config/metrics.h"
 
 #include "base/error.h"
@@ -713,14 +712,6 @@ static bool is_correct(const ls_scored_rows *j, uint32_t i)
     return correct;
 }
 
-static void measure_accuracy(ls_measured *out, const ls_scored_rows *j)
-{
-    double sum = 0;
-    for (uint32_t i = 0; i < j->rows; i++)
-        sum += is_correct(j, i) ? weight_of(j, i) : 0;
-    out->value[LS_METRIC_ACCURACY] = or_nan(sum / total_weight(j));
-}
-
 /* Returns whether the scores of all rows that count are finite. */
 static bool are_finite(const ls_scored_rows *j)
 {
@@ -768,8 +759,12 @@ void ls_measure(ls_measured *out, unsigned wanted, const ls_scored_rows *j)
     out->classes = 0;
     if (j->weights) {
         measure_unweighted(out, wanted, j);
-        if (!isnan(out->value[LS_METRIC_ACCURACY]))
-            measure_accuracy(out, j);
+        if (!isnan(out->value[LS_METRIC_ACCURACY])) {
+            double sum = 0;
+            for (uint32_t i = 0; i < j->rows; i++)
+                sum += is_correct(j, i) ? weight_of(j, i) : 0;
+            out->value[LS_METRIC_ACCURACY] = or_nan(sum / total_weight(j));
+        }
     }
     measure(out, wanted, j);
 }

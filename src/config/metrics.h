@@ -158,9 +158,9 @@ void ls_measured_clear(ls_measured *measured);
 
 /* Measures the metrics `wanted` that need scores. If not all scores are finite, as after a run that
  * has diverged, these metrics become NaN. Loss, accuracy and metrics that are not in `wanted` keep
- * their values. If the rows have weights, the accuracy, unless it is NaN, becomes the unweighted
- * one, and the weighted accuracy takes its place. ls_measured_init must have made the arrays for
- * these metrics, outputs, weights and at least as many rows. */
+ * their values. If the rows have weights, the given accuracy, unless it is NaN, becomes the
+ * unweighted one, and the weighted one takes its place. ls_measured_init must have made the
+ * arrays. */
 void ls_measure(ls_measured *out, unsigned wanted, const ls_scored_rows *rows);
 
 /* Converts the metrics of standardised targets to the unit of the user's data. `unit`: deviation of

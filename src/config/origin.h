@@ -9,7 +9,7 @@
 #include <lockstep/status.h>
 #include <stdbool.h>
 
-/* What is known of the file, and the parts of a config that begin with it. */
+/* Facts about the file, and the parts of a config that begin with it. */
 typedef struct ls_origin {
     const ls_host *host;
     char *model; /* JSON text of the config's key `model`, with a new last layer; owned */
@@ -23,11 +23,10 @@ typedef struct ls_origin {
     size_t taken, left; /* number of weights that are taken over, and of those that are not */
     char licence[120];  /* licence of the weights; "": the file does not say it */
     bool norms;         /* it has batch norms, with running statistics */
-    /* How bytes become rows, as the network was trained: the scale of each channel of bytes / 255
-     * (`scales` false: not known), and for images the size to which pictures are resized before
-     * their centre is cut out (all 0: data.image_size, the row's height). `guessed`: the file does
-     * not say it, and the network has three channels; so this is the rule of ImageNet's networks.
-     */
+    /* How bytes become rows: the scale of each channel of bytes / 255 (`scales` false: not known),
+     * and for images the size to which pictures are resized before their centre is cut out (all 0:
+     * data.image_size, the row's height). `guessed`: the file does not say it; this is the rule of
+     * ImageNet's networks, for three channels. */
     bool scales, guessed;
     float mean[4], std[4];
     ls_prep_resize resize;

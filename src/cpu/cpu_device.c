@@ -232,8 +232,7 @@ static int check_x2(const ls_op_desc *desc, ls_error *err)
     return LS_OK;
 }
 
-/* Returns true for ops on an arena (one array of all parameters or of all gradients) instead of
- * tensors. */
+/* Returns true for ops on an arena instead of tensors. */
 static bool is_on_arena(ls_op_kind kind)
 {
     return kind == LS_OP_SGD || kind == LS_OP_ADAMW || kind == LS_OP_RUNNING ||

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The CPU back end: its entry in the registry of back ends, and its devices. Each worker has a
- * device of its own. All devices stand for the same CPU; the index of a device only names its
- * worker.
+/* The CPU back end: its entry in the registry of back ends, and its devices. All devices stand for
+ * the same CPU; the index of a device only names its worker.
  *
  *     const ls_backend *cpu = ls_cpu_backend();
  *     ls_device_request r = {.size = sizeof r, .index = 0, .threads = 1};

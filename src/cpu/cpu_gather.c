@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The gather op: copies rows (examples) of the dataset, bytes or floats, into a batch of floats. A
- * line of pixels of an image is called an image row. The batch is stored in groups of sixteen rows,
- * side by side: element i of the sixteen rows of a group lies in the sixteen *lanes* of a vector
+/* The gather op: copies rows of the dataset, bytes or floats, into a batch of floats in lanes
  * (lanes_op.h). Batches of one to eight rows for predictions have another layout (few.h).
  *
- * A byte has 256 values, so each channel has a lookup table of its 256 results. The op computes the
- * table once, with correctly rounded divisions. A vector kernel computes results without the table,
- * and is faster. It is used for a channel if it agrees with the table for all 256 values
- * (compare_with_table). */
+ * Each channel of bytes has a lookup table of its 256 results, computed with correctly rounded
+ * divisions. A vector kernel, which is faster, is used for a channel if it agrees with the table
+ * for all 256 values (compare_with_table). */
 #include "cpu/cpu_device.h"
 #include "cpu/few.h"
 
@@ -94,7 +91,7 @@ static void copy_line(float *to, const uint8_t *plane, const ls_tensor *y, sourc
 
 /* ---- lanes ----------------------------------------------------------------------------------- */
 
-/* Fills one channel of a group of `rows` ≤ 16 images from the images' bytes `first` … first +
+/* Fills one channel of a packet of `rows` ≤ 16 images from the images' bytes `first` … first +
  * pixels − 1. Lanes that have no image become zero. */
 static void lanes_plane(float *to, const source *s, int rows, size_t first, size_t pixels,
                         const float *table)

@@ -2,11 +2,10 @@
 /* Losses with target vectors. They are computed in plain C, because a training step has only a few
  * thousand of their numbers.
  *
- * The loss of a row (example) is summed in double, value after value. The losses of a block (32
- * rows) are summed in double too. The sum of the first block is stored as a float, or added to the
- * stored float if LS_RUN_ACCUMULATE is set. The sums of the other blocks are added to the stored
- * float. The bits of a shard's loss therefore do not depend on the calls into which the shard (a
- * part of the minibatch) is divided. */
+ * The loss of a row is summed in double, value after value. The losses of a block are summed in
+ * double too. The sum of the first block is stored as a float, or added to the stored float if
+ * LS_RUN_ACCUMULATE is set. The sums of the other blocks are added to the stored float. The bits of
+ * a shard's loss therefore do not depend on the calls into which the shard is divided. */
 #include "base/error.h"
 #include "base/portable_math.h"
 #include "cpu/lanes_op.h"
@@ -71,7 +70,7 @@ static const struct rule {
     [LS_VECTOR_QUANTILE] = {pinball, false}, [LS_VECTOR_POISSON] = {poisson, false},
 };
 
-enum { RULES = sizeof rules / sizeof *rules, BLOCK = LS_LANES_BLOCK_GROUPS * LS_LANES };
+enum { RULES = sizeof rules / sizeof *rules, BLOCK = LS_LANES_BLOCK_PACKETS * LS_LANES };
 
 typedef struct loss_op {
     ls_lanes_op base; /* base; must be first */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A worker's team of threads. An *item* is a part of the outputs of the current job. A thread
- * *claims* an item before it computes it. cpu_team.h has the argument why this is safe. */
+/* A worker's team of threads. cpu_team.h has the argument why this is safe. */
 #include "cpu/cpu_team.h"
 
 #include "base/error.h"

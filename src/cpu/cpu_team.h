@@ -70,8 +70,8 @@ typedef void ls_team_work(void *arg, uint32_t index);
  * same time. It must not run the team that calls it. */
 typedef void ls_team_part(void *arg, uint32_t slot, uint32_t part);
 
-/* What a team has done since its creation. A run in which the caller computes everything, because
- * it has one item or the team one thread, is not counted. */
+/* Counts of a team's work since its creation. A run in which the caller computes everything,
+ * because it has one item or the team one thread, is not counted. */
 typedef struct ls_team_counts {
     uint64_t jobs;  /* number of jobs; each job has one join */
     uint64_t items; /* number of items and of parts of these jobs */

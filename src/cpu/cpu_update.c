@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The ops that work on a whole arena instead of tensors: the updates of the optimizers, gradient
- * clipping, the update of running statistics, and digests. An arena is one array of all parameters,
- * or of all gradients. The ops work element by element and without fused multiply-adds. Therefore
- * the bits depend neither on the instruction set nor on the number of threads. */
+ * clipping, the update of running statistics, and digests. The ops work element by element and
+ * without fused multiply-adds. Therefore the bits depend neither on the instruction set nor on the
+ * number of threads. */
 #include "cpu/lanes_op.h"
 
 #include "base/digest.h"

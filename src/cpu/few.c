@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Ops for few rows: for batches of one to eight rows (examples), whose inputs have the layout `few`
- * or `flat`, and whose outputs have the layout `few` (see few.h). Such an op contains an op for the
- * layout `lanes` (lanes_op.h), the *inner op*, which has the parameters. If the inner op has code
- * for few rows (`few` of ls_lanes_op), the op calls this code, for which it copies an input from
- * `flat` into `few` if need be. Otherwise it copies the inputs into the layout `lanes`, runs the
- * inner op, and copies the result back.
+/* Ops for few rows: for batches of one to eight rows, whose inputs have the layout `few` or `flat`,
+ * and whose outputs have the layout `few` (see few.h). Such an op contains an op for the layout
+ * `lanes` (lanes_op.h), the *inner op*, which has the parameters. If the inner op has code for few
+ * rows (`few` of ls_lanes_op), the op calls this code, for which it copies an input from `flat`
+ * into `few` if need be. Otherwise it copies the inputs into the layout `lanes`, runs the inner op,
+ * and copies the result back.
  *
  * The scratch memory is [copy of x][copy of x2][y in lanes][the inner op's scratch memory]. Copies
  * that are not needed are left out. */
@@ -27,7 +27,7 @@ typedef struct few_op {
     int inputs;                  /* number of inputs */
     size_t copied[2];            /* size in bytes of the copy of each input; 0: it is not copied */
     bool direct;                 /* the inner op has code for few rows */
-    ls_layout layout;            /* of y */
+    ls_layout layout;            /* layout of y */
     bool left;                   /* another op does the work of this one (few.h) */
 } few_op;
 

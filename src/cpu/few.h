@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The layout `few`, in which tensors of at most eight rows (examples) are stored during an
- * evaluation or a prediction: forward passes without training.
+/* The layout `few`, in which tensors of at most eight rows are stored during an evaluation or a
+ * prediction: forward passes without training.
  *
  * In the layout `lanes` (lanes_op.h) a vector has a place (lane) for each of sixteen rows, so one
  * row costs as much as sixteen. In the layout `few` each row is stored by itself, and the sixteen
  * lanes of a vector hold sixteen *channels* of a pixel. A *sixteen* is sixteen channels that are
  * stored like this. Then a convolution multiplies one number of x with the weights of sixteen
- * outputs, and everything else (a tap of a depthwise filter, a transform of Winograd's algorithm, a
- * norm, a pool) is plain arithmetic of vectors.
+ * outputs, and everything else is plain arithmetic of vectors.
  *
  * Each result is the same sum in the same order as in the layout `lanes`, and therefore has the
  * same bits.
@@ -15,18 +14,17 @@
  *     few     [rows][ceil(c/16)][h·w][16]; the channels beyond the last one hold any numbers, which
  *             are never part of a result
  *     flat    [rows][c·h·w, rounded up to 16]: each row in the order c, h, w. Only the gather
- * writes it, if the first op that reads its output is a dense layer, or a convolution of fewer than
- * sixteen channels
+ *             writes it, if the first op that reads its output is a dense layer, or a convolution
+ *             of fewer than sixteen channels
  *
- * The gather op copies the rows of a batch from the dataset. The library asks the device
- * (preferred_layout) for the layout that the first op of the model prefers. If the answer is `few`
- * or `flat`, the gather op stores the rows in this layout. An op that has no code for the layout of
- * an input copies the input into another layout: from `flat` into `few` if it has code for `few`,
- * else into `lanes`. In the latter case it also copies the result back.
+ * The gather op stores the rows in the layout that the first op of the model prefers
+ * (preferred_layout). An op that has no code for the layout of an input copies the input into
+ * another layout: from `flat` into `few` if it has code for `few`, else into `lanes`. In the latter
+ * case it also copies the result back.
  *
  * A tensor in the layout `few` has the same floats as a tensor in lanes of 16·rows rows and
- * ceil(c/16) channels: a row takes the place of a group, and a sixteen that of a channel. Pools and
- * upsampling use this: their kernels for lanes compute few rows too.
+ * ceil(c/16) channels: a row takes the place of a packet, and a sixteen that of a channel. Pools
+ * and upsampling use this: their kernels for lanes compute few rows too.
  *
  * Packed weights. Convolutions read weights in another order than training stores them
  * (few_kernels.h). An op therefore has a *pack*, a copy of its weights in that order, which is
@@ -99,8 +97,8 @@ const ls_op *ls_few_inner(const ls_op *op);
 
 /* Returns true if `desc` describes an op in lanes that an op for few rows contains. (ls_few_create
  * marks such a description: it sets y_hint to the layout of the outer op's x.) Then the creator of
- * the op in lanes can supply code for the layout `few`: the function `few` of ls_lanes_op, and in
- * `few_scratch` the size of the scratch memory that the function needs. */
+ * the op in lanes can supply code for the layout `few`: the function `few` of ls_lanes_op, which
+ * needs `few_scratch` bytes of scratch memory. */
 static inline bool ls_few_wanted(const ls_op_desc *desc)
 {
     return ls_is_few(desc->y_hint) && !desc->training;

@@ -1,16 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Convolution of one to eight images, in which sixteen channels of a pixel lie side by side (the
- * layout `few`, few.h).
- *
- * Words of this file:
- *
- *     row         one image of the batch; a line of pixels of an image is an *image row*
- *     sixteen     sixteen channels that lie side by side
- *     filter      the weights of a convolution for one input and one output channel
- *     strip       the outputs whose weights are read together (few_kernels.h)
- *     pack        the weights in the order in which the products read them, then the bias
- *     run         pixels of y that leave out the same filter rows
- *     window      the pixels of which a fused pool computes one average
+/* Convolution of one to eight images in the layout `few` (few.h). A *run* is pixels of y that leave
+ * out the same filter rows; a *window* is the pixels of which a fused pool computes one average.
  *
  * The kernel `product` multiplies one number of a pixel of x with the weights of all outputs of a
  * strip. Each sum has the same terms in the same order as in lanes, and therefore the same bits: 64
@@ -150,7 +140,7 @@ typedef struct few_strip {
     const ls_conv_op *op;
     ls_few_product product; /* without the fields that depend on run and inputs */
     const float *w;         /* packed weights of the strip */
-    ls_few_finish finish;   /* of the strip */
+    ls_few_finish finish;   /* operations on the strip's results */
 } few_strip;
 
 /* Adds the products of up to 64 inputs, from `first` on, for `count` pixels of a run, from pixel
@@ -182,7 +172,7 @@ static void run_strip(const few_strip *s)
     const int ic = f->conv.ic;
     if (f->runs == 1 && taps_of(&f->conv) == 1) {
         const int all = f->run[0].count;
-        int pieces = (all + PIXELS - 1) / PIXELS; /* of nearly equal size */
+        int pieces = (all + PIXELS - 1) / PIXELS; /* pieces of nearly equal size */
         for (int from = 0, n; pieces > 0; from += n, pieces--) {
             n = (all - from) / pieces;
             for (int first = 0; first < ic; first += LS_LANES_DEPTH)

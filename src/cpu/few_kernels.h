@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The vector kernels for the layout `few`: batches of one to eight rows (examples), in which
- * sixteen *channels* of a pixel lie side by side (few.h). One table of functions per instruction
- * set.
- *
- * Words, as in lanes_kernels.h: a *vector* is sixteen adjacent floats; a *sixteen* is sixteen
- * channels, or sixteen outputs whose weights are stored side by side; a *step* is a distance in
- * memory, in floats; a *filter* is the kh × kw weights for one input and one output channel, and a
- * *tap* is one of these weights.
+/* The vector kernels for the layout `few`: batches of one to eight rows (few.h). lanes_op.h
+ * explains the words.
  *
  * A *strip* is the outputs whose weights are read together: `strip` sixteens, or fewer in the last
  * strip. Weights are *packed*: copied to one stream of memory, in the order in which the products
@@ -19,8 +13,7 @@
 
 /* Operations on a result before it is stored: v ← (v − mean) · scale + shift, unless `scale` is
  * NULL; then v ← v + x2, unless x2 is NULL; then a relu, if `relu` is non-zero. The four arrays
- * begin at the first channel that a kernel computes. The kernel reads x2 at the offsets at which it
- * writes the results. */
+ * begin at the first channel that a kernel computes. x2 is read at the offsets of the results. */
 typedef struct ls_few_finish {
     const float *mean, *scale, *shift;
     const float *x2;

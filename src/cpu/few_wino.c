@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Convolution by Winograd's algorithm of one to eight images, in which sixteen channels of a pixel
- * lie side by side (the layout `few`, few.h). Words: a *row* is one image of the batch; a *sixteen*
- * is sixteen channels; a *tile* is 2 × 2 outputs, which the algorithm computes from transformed
- * numbers, the *values*, at a number of *points* (wino.h); a *strip* is the outputs whose weights
- * are read together (few_kernels.h).
+/* Convolution by Winograd's algorithm (wino.h) of one to eight images in the layout `few` (few.h,
+ * few_kernels.h).
  *
  *     values of x                [point][sixteen][tiles][16]
  *     values of the weights      [strip][64 inputs][point][input][outputs of the strip]
@@ -115,7 +112,7 @@ void ls_few_wino(ls_lanes_op *base)
 
 /* ---- the plan -------------------------------------------------------------------------------- */
 
-/* Returns the description of a tensor whose groups are rows and whose channels are sixteens. `of`:
+/* Returns the description of a tensor whose packets are rows and whose channels are sixteens. `of`:
  * the description in lanes; `t`: the shape in memory, after the pool. */
 static ls_wino_image image_of(const ls_wino_image *of, const ls_tensor *t)
 {
@@ -124,7 +121,7 @@ static ls_wino_image image_of(const ls_wino_image *of, const ls_tensor *t)
     image.from = 0;
     image.line = (size_t)t->w * LS_LANES;
     image.channel = ls_few_plane(t);
-    image.group = ls_few_row(t);
+    image.packet = ls_few_row(t);
     return image;
 }
 

@@ -1,24 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* The convolution op: runs the passes and their kernels as lanes_conv_plan.c has planned them.
- * Words, as in lanes_op.h: a *row* is an image of the batch; a *lane* is one of the sixteen
- * positions of a vector; a *group* is sixteen rows, one in each lane; a *block* is two groups; a
- * *kernel* is a function of kernels/; the kh × kw weights for one pair of channels are a *filter*;
- * a *twin* is the op of the same layer for another number of rows. lanes_conv.h says which form of
- * a pass is chosen when.
+ * lanes_conv.h says which form of a pass is chosen when.
  *
- * Rows. The forward pass computes group by group. The backward pass computes block by block, and
+ * Rows. The forward pass computes packet by packet. The backward pass computes block by block, and
  * adds the blocks' gradients of weights and bias in ascending order, because the order of additions
  * decides the bits.
  *
- * Output channels. Weights are stored in *eights*: eight output channels side by side. The threads
- * of the team divide the eights; in forward they divide the image rows instead, unless there are
- * more weights than pixels.
+ * Output channels. The threads of the team divide the eights; in forward they divide the image rows
+ * instead, unless there are more weights than pixels.
  *
- * The staged gradient. A relu and an average pool can be fused into the convolution. dy is the
- * gradient of the op's output, after relu and pool. The kernels need d, the gradient of the
- * convolution's own result, before relu and pool. stage_gradient computes d from dy and from the
- * mask of signs that forward has saved, and stores d in scratch memory; d is then *staged*. Without
- * relu and pool, dy itself is d.
+ * stage_gradient computes d from dy and from the mask of signs that forward has saved.
  *
  * The gradient of the weights, which pairs x with d, is computed in one of four forms:
  *
@@ -35,12 +26,12 @@
  *                 (eight_in_bands).
  *
  * dx, if it is needed, is computed from the weights and from d of all output channels, either by
- * Winograd's algorithm for a whole block, or directly for one group at a time.
+ * Winograd's algorithm for a whole block, or directly for one packet at a time.
  *
- * Transformed weights. Winograd's algorithm multiplies *values*, transforms of x and of the weights
- * (wino.h). The weights do not change from call to call in evaluation (LS_RUN_CONSTANT), nor from
- * one shard of a training step to the next (LS_RUN_SAME). An op therefore keeps the transformed
- * weights if the transform takes a noticeable time. Its twins use the same kept values. */
+ * Transformed weights. The weights do not change from call to call in evaluation (LS_RUN_CONSTANT),
+ * nor from one shard of a training step to the next (LS_RUN_SAME). An op therefore keeps the
+ * weights' values (wino.h) if the transform takes a noticeable time. Its twins use the same kept
+ * values. */
 #include "cpu/lanes_conv.h"
 
 #include "base/error.h"
@@ -108,23 +99,23 @@ static bool copies_x(const ls_conv_op *op)
     return op->sampled || op->conv.pw;
 }
 
-/* Copies channels first … first + n − 1 of x of one group to `room`, in the form in which the
+/* Copies channels first … first + n − 1 of x of one packet to `room`, in the form in which the
  * direct kernels read x. */
-static void copy_x(const ls_conv_op *op, int group, int first, int n, float *room)
+static void copy_x(const ls_conv_op *op, int packet, int first, int n, float *room)
 {
-    const float *x = (const float *)op->base.b.x + (size_t)group * op->x_group;
+    const float *x = (const float *)op->base.b.x + (size_t)packet * op->x_packet;
     if (op->sampled)
         conv_sample(op, x, first, n, room);
     else
         conv_pad(&op->conv, x, first, n, room);
 }
 
-/* Copies of x of several groups. */
+/* Copies of x of several packets. */
 typedef struct conv_copies {
     const ls_conv_op *op;
-    int group;     /* first group */
-    uint32_t cuts; /* number of parts of a group's channels, each an item */
-    float *room;   /* [groups][padded_group] */
+    int packet;    /* first packet */
+    uint32_t cuts; /* number of parts of a packet's channels, each an item */
+    float *room;   /* [packets][padded_packet] */
 } conv_copies;
 
 static void copy_some(void *arg, uint32_t item)
@@ -133,19 +124,19 @@ static void copy_some(void *arg, uint32_t item)
     const uint32_t g = item / k->cuts;
     uint32_t first, n;
     ls_split((uint32_t)k->op->conv.ic, k->cuts, item % k->cuts, &first, &n);
-    copy_x(k->op, k->group + (int)g, (int)first, (int)n, k->room + g * k->op->padded_group);
+    copy_x(k->op, k->packet + (int)g, (int)first, (int)n, k->room + g * k->op->padded_packet);
 }
 
-/* Returns x of `groups` groups in the form in which the direct kernels read it: if `copied` is
+/* Returns x of `packets` packets in the form in which the direct kernels read it: if `copied` is
  * true, copies in `room`, which the team makes, else x itself. */
-static const float *x_of_groups(const ls_conv_op *op, bool copied, int group, int groups,
-                                float *room)
+static const float *x_of_packets(const ls_conv_op *op, bool copied, int packet, int packets,
+                                 float *room)
 {
-    conv_copies k = {.op = op, .group = group, .room = room};
+    conv_copies k = {.op = op, .packet = packet, .room = room};
     if (!copied)
-        return (const float *)op->base.b.x + (size_t)group * op->x_group;
-    k.cuts = ls_team_cuts(op->base.team, (uint32_t)groups, (uint32_t)op->conv.ic);
-    ls_team_run(op->base.team, (uint32_t)groups * k.cuts, copy_some, &k);
+        return (const float *)op->base.b.x + (size_t)packet * op->x_packet;
+    k.cuts = ls_team_cuts(op->base.team, (uint32_t)packets, (uint32_t)op->conv.ic);
+    ls_team_run(op->base.team, (uint32_t)packets * k.cuts, copy_some, &k);
     return room;
 }
 
@@ -178,30 +169,30 @@ static void forward_by_winograd(const ls_conv_op *op)
     const ls_op_buffers *b = &op->base.b;
     const ls_wino *w = &op->forward.wino;
     const ls_wino_finish finish = {.bias = op->bias ? b->param[1] : NULL,
-                                   .mask = op->mask_group ? b->saved : NULL,
+                                   .mask = op->mask_packet ? b->saved : NULL,
                                    .relu = op->conv.relu,
                                    .pool = op->conv.pool_h > 1};
     float *room = b->scratch;
     const float *values = ls_conv_transformed_weights(op, LS_CONV_FORWARD, op->base.flags, room);
     room += op->kept[LS_CONV_FORWARD] ? 0 : ls_wino_weight_floats(w);
-    ls_wino_conv(w, op->base.groups, b->y, b->x, &finish, values, room);
+    ls_wino_conv(w, op->base.packets, b->y, b->x, &finish, values, room);
 }
 
-/* Computes output channels first … first + n − 1 of one group; `first` is a multiple of eight.
+/* Computes output channels first … first + n − 1 of one packet; `first` is a multiple of eight.
  * `part` and `parts`: as in conv_forward. */
-static void forward_of(const ls_conv_op *op, int group, const float *x, int first, int n, int part,
+static void forward_of(const ls_conv_op *op, int packet, const float *x, int first, int n, int part,
                        int parts, float *tile)
 {
     const ls_op_buffers *b = &op->base.b;
     ls_lanes_conv c = op->conv;
     const size_t taps = (size_t)(c.ic * c.kh * c.kw), plane = (size_t)c.y_h * (size_t)c.y_w;
-    uint8_t *mask = op->mask_group ? (uint8_t *)b->saved + (size_t)group * op->mask_group : NULL;
+    uint8_t *mask = op->mask_packet ? (uint8_t *)b->saved + (size_t)packet * op->mask_packet : NULL;
     if (mask)
-        mask += (size_t)first * (op->mask_group / (size_t)c.oc);
+        mask += (size_t)first * (op->mask_packet / (size_t)c.oc);
     c.oc = n;
     op->base.kernels->conv_forward(&c, x, (const float *)b->param[0] + (size_t)first * taps,
                                    op->bias ? (const float *)b->param[1] + first : NULL,
-                                   (float *)b->y + (size_t)group * op->y_group +
+                                   (float *)b->y + (size_t)packet * op->y_packet +
                                        (size_t)first * plane * LS_LANES,
                                    mask, tile, part, parts);
 }
@@ -209,8 +200,8 @@ static void forward_of(const ls_conv_op *op, int group, const float *x, int firs
 /* A forward pass by the direct kernels. */
 typedef struct conv_forward_job {
     const ls_conv_op *op;
-    uint32_t cuts;  /* number of parts of a group's y, each a part of the job */
-    const float *x; /* x of all groups as the kernels read it; NULL: each part copies its group */
+    uint32_t cuts;  /* number of parts of a packet's y, each a part of the job */
+    const float *x; /* x of all packets as the kernels read it; NULL: each part copies its packet */
 } conv_forward_job;
 
 static void forward_part(void *arg, uint32_t slot, uint32_t part)
@@ -218,19 +209,19 @@ static void forward_part(void *arg, uint32_t slot, uint32_t part)
     const conv_forward_job *k = arg;
     const ls_conv_op *op = k->op;
     float *const tile = (float *)op->base.b.scratch + slot * op->at.forward;
-    const size_t step = op->cut.forward_copies ? op->padded_group : op->x_group;
-    const int group = (int)(part / k->cuts), oc = op->conv.oc;
+    const size_t step = op->cut.forward_copies ? op->padded_packet : op->x_packet;
+    const int packet = (int)(part / k->cuts), oc = op->conv.oc;
     uint32_t eight = 0, count = op->cut.eights;
     if (op->cut.by_eights)
         ls_split(op->cut.eights, k->cuts, part % k->cuts, &eight, &count);
     const int first = (int)eight * LS_LANES_OC, end = first + (int)count * LS_LANES_OC;
-    const float *x = k->x ? k->x + (size_t)group * step : NULL;
+    const float *x = k->x ? k->x + (size_t)packet * step : NULL;
     if (!x) {
-        float *room = (float *)op->base.b.scratch + op->at.forward_x + slot * op->padded_group;
-        copy_x(op, group, 0, op->conv.ic, room);
+        float *room = (float *)op->base.b.scratch + op->at.forward_x + slot * op->padded_packet;
+        copy_x(op, packet, 0, op->conv.ic, room);
         x = room;
     }
-    forward_of(op, group, x, first, (end < oc ? end : oc) - first,
+    forward_of(op, packet, x, first, (end < oc ? end : oc) - first,
                op->cut.by_eights ? 0 : (int)(part % k->cuts), op->cut.by_eights ? 1 : (int)k->cuts,
                tile);
 }
@@ -241,9 +232,9 @@ static void forward_directly(const ls_conv_op *op)
     const bool copied = op->cut.forward_copies;
     conv_forward_job k = {.op = op, .cuts = op->cut.forward_parts};
     if (k.cuts > 1 || !copied)
-        k.x = x_of_groups(op, copied, 0, op->base.groups,
-                          (float *)op->base.b.scratch + op->at.forward_x);
-    ls_team_run_parts(team, (uint32_t)op->base.groups * k.cuts, forward_part, &k);
+        k.x = x_of_packets(op, copied, 0, op->base.packets,
+                           (float *)op->base.b.scratch + op->at.forward_x);
+    ls_team_run_parts(team, (uint32_t)op->base.packets * k.cuts, forward_part, &k);
 }
 
 static int conv_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
@@ -280,33 +271,33 @@ static void pack(const ls_lanes_conv *c, const float *w, float *packed)
 
 /* ---- parts of the gradients ------------------------------------------------------------------ */
 
-/* Computes d from dy, for one group, for the output channels first … first + n − 1 and the image
+/* Computes d from dy, for one packet, for the output channels first … first + n − 1 and the image
  * rows y0 … y1 − 1. Writes the result to `d` and returns its layout. */
-static ls_lanes_grad stage_gradient(const ls_conv_op *op, int group, int first, int n, int y0,
+static ls_lanes_grad stage_gradient(const ls_conv_op *op, int packet, int first, int n, int y0,
                                     int y1, float *d)
 {
     const ls_op_buffers *b = &op->base.b;
     const ptrdiff_t line = (ptrdiff_t)op->conv.ow * LS_LANES;
     const uint8_t *mask =
-        op->mask_group ? (const uint8_t *)b->saved + (size_t)group * op->mask_group : NULL;
-    op->base.kernels->conv_unpool(&op->conv, (const float *)b->dy + (size_t)group * op->y_group,
+        op->mask_packet ? (const uint8_t *)b->saved + (size_t)packet * op->mask_packet : NULL;
+    op->base.kernels->conv_unpool(&op->conv, (const float *)b->dy + (size_t)packet * op->y_packet,
                                   mask, first, n, y0, y1, d);
-    return (ls_lanes_grad){d, (ptrdiff_t)op->d_group, line, n * line};
+    return (ls_lanes_grad){d, (ptrdiff_t)op->d_packet, line, n * line};
 }
 
-/* A block of groups, the unit of the backward pass. */
+/* A block of packets, the unit of the backward pass. */
 typedef struct conv_block {
     const ls_conv_op *op;
-    int group, groups; /* first group of the block, and number of groups */
-    int add;           /* non-zero: adds to the gradients of the parameters */
-    uint32_t cuts;     /* number of parts of a group, each an item of the current job */
-    const float *x;    /* x of the block as the direct kernels read it */
+    int packet, packets; /* first packet of the block, and number of packets */
+    int add;             /* non-zero: adds to the gradients of the parameters */
+    uint32_t cuts;       /* number of parts of a packet, each an item of the current job */
+    const float *x;      /* x of the block as the direct kernels read it */
     /* weights for dx, transformed for Winograd's algorithm; NULL for the direct kernels */
     const float *dx_weights;
     ls_lanes_grad g; /* d of the block; not set if d is staged in bands */
 } conv_block;
 
-/* Stages d of some image rows of one group: those of whole pooling windows. */
+/* Stages d of some image rows of one packet: those of whole pooling windows. */
 static void stage_some(void *arg, uint32_t item)
 {
     const conv_block *k = arg;
@@ -316,25 +307,25 @@ static void stage_some(void *arg, uint32_t item)
     uint32_t first, n;
     ls_split((uint32_t)c->y_h, k->cuts, item % k->cuts, &first, &n);
     const int y0 = (int)first * c->pool_h, y1 = y0 + (int)n * c->pool_h;
-    float *d = (float *)op->base.b.scratch + op->at.d + g * op->d_group;
-    stage_gradient(op, k->group + (int)g, 0, c->oc, y0, y1,
+    float *d = (float *)op->base.b.scratch + op->at.d + g * op->d_packet;
+    stage_gradient(op, k->packet + (int)g, 0, c->oc, y0, y1,
                    d + (size_t)y0 * (size_t)c->oc * (size_t)c->ow * LS_LANES);
 }
 
 /* Returns d of a block: staged in scratch memory if there is a relu or a pool, else dy itself. */
-static ls_lanes_grad block_gradient(const ls_conv_op *op, int group, int groups)
+static ls_lanes_grad block_gradient(const ls_conv_op *op, int packet, int packets)
 {
     const ls_lanes_conv *c = &op->conv;
     const ptrdiff_t line = (ptrdiff_t)c->ow * LS_LANES;
     float *d = (float *)op->base.b.scratch + op->at.d;
-    ls_lanes_grad as_is = {(const float *)op->base.b.dy + (size_t)group * op->y_group,
-                           (ptrdiff_t)op->y_group, c->oh * line, line};
+    ls_lanes_grad as_is = {(const float *)op->base.b.dy + (size_t)packet * op->y_packet,
+                           (ptrdiff_t)op->y_packet, c->oh * line, line};
     if (!op->staged)
         return as_is;
-    conv_block block = {.op = op, .group = group, .groups = groups};
-    block.cuts = ls_team_cuts(op->base.team, (uint32_t)groups, (uint32_t)c->y_h);
-    ls_team_run(op->base.team, (uint32_t)groups * block.cuts, stage_some, &block);
-    return (ls_lanes_grad){d, (ptrdiff_t)op->d_group, line, c->oc * line};
+    conv_block block = {.op = op, .packet = packet, .packets = packets};
+    block.cuts = ls_team_cuts(op->base.team, (uint32_t)packets, (uint32_t)c->y_h);
+    ls_team_run(op->base.team, (uint32_t)packets * block.cuts, stage_some, &block);
+    return (ls_lanes_grad){d, (ptrdiff_t)op->d_packet, line, c->oc * line};
 }
 
 /* Returns the number of the slot, the memory for sums, that the eight beginning with channel
@@ -390,7 +381,7 @@ static void bias_of_eight(void *arg, uint32_t eight)
     of.d += first * of.channel;
     if (n < LS_LANES_OC)
         memset(sums, 0, LS_CONV_BIAS_SUMS * sizeof *sums);
-    op->base.kernels->conv_bias(&op->conv, of, k->groups, n, 0, op->conv.oh, sums, 0);
+    op->base.kernels->conv_bias(&op->conv, of, k->packets, n, 0, op->conv.oh, sums, 0);
     finish_bias(op, first, k->add);
 }
 
@@ -411,9 +402,9 @@ static void panels_of(const conv_block *k, const ls_lanes_conv *c, ls_lanes_grad
             ls_lanes_grad from = g;
             from.d += (ptrdiff_t)x0 * LS_LANES;
             some.ow = width - x0 < cut->panel_columns ? width - x0 : cut->panel_columns;
-            kernels->conv_panels(&some, from, k->groups, y0, y1, panels);
-            kernels->conv_weights(&some, k->x + (ptrdiff_t)x0 * c->sw * LS_LANES, panels, k->groups,
-                                  i0, i1, y0, y1, gw, add);
+            kernels->conv_panels(&some, from, k->packets, y0, y1, panels);
+            kernels->conv_weights(&some, k->x + (ptrdiff_t)x0 * c->sw * LS_LANES, panels,
+                                  k->packets, i0, i1, y0, y1, gw, add);
         }
 }
 
@@ -456,13 +447,13 @@ static void eight_by_rows(const conv_block *k, ls_lanes_grad g, int first, int n
     const ls_lanes_conv *c = &op->conv;
     const int rows = op->cut.resume_rows, inputs = ls_lanes_conv_inputs(c);
     int add = 0;
-    for (int group = 0; group < k->groups; group++)
+    for (int packet = 0; packet < k->packets; packet++)
         for (int y0 = 0; y0 < c->oh; y0 += rows, add = LS_LANES_RESUME) {
             ls_lanes_grad some = g;
-            some.d += group * g.group + y0 * g.row;
-            op->base.kernels->conv_correlate(c, k->x + (size_t)group * op->padded_group, some, 1, n,
-                                             0, inputs, y0, y0 + rows < c->oh ? y0 + rows : c->oh,
-                                             sums_of(op, first), add);
+            some.d += packet * g.packet + y0 * g.row;
+            op->base.kernels->conv_correlate(
+                c, k->x + (size_t)packet * op->padded_packet, some, 1, n, 0, inputs, y0,
+                y0 + rows < c->oh ? y0 + rows : c->oh, sums_of(op, first), add);
         }
     finish_weights(op, first, 0, inputs, k->add);
 }
@@ -484,16 +475,16 @@ static void weights_of_eight(void *arg, uint32_t eight)
         return;
     }
     for (int i = 0; i < ls_lanes_conv_inputs(c); i++) {
-        op->base.kernels->conv_correlate(c, k->x, g, k->groups, n, i, i + 1, 0, c->oh,
+        op->base.kernels->conv_correlate(c, k->x, g, k->packets, n, i, i + 1, 0, c->oh,
                                          sums_of(op, first), 0);
         finish_weights(op, first, i, 1, k->add);
     }
 }
 
-/* Adds the contribution of one group and of up to four output channels, `first` … first + n − 1, to
- * the sums of their eight. d is staged band by band; a band is `rows` image rows of these
+/* Adds the contribution of one packet and of up to four output channels, `first` … first + n − 1,
+ * to the sums of their eight. d is staged band by band; a band is `rows` image rows of these
  * channels. */
-static void four_in_bands(const ls_conv_op *op, const float *x, int group, int first, int n,
+static void four_in_bands(const ls_conv_op *op, const float *x, int packet, int first, int n,
                           int add)
 {
     const ls_lanes_conv *c = &op->conv;
@@ -503,7 +494,7 @@ static void four_in_bands(const ls_conv_op *op, const float *x, int group, int f
     size_t at = (size_t)(first % LS_LANES_OC) * LS_LANES;
     for (int y0 = 0; y0 < c->oh; y0 += rows, add = 1) {
         int y1 = y0 + rows < c->oh ? y0 + rows : c->oh;
-        ls_lanes_grad g = stage_gradient(op, group, first, n, y0, y1, band);
+        ls_lanes_grad g = stage_gradient(op, packet, first, n, y0, y1, band);
         if (op->bias)
             k->conv_bias(c, g, 1, n, y0, y1, bias_sums(op, first) + at, add);
         k->conv_correlate(c, x, g, 1, n, 0, ls_lanes_conv_inputs(c), y0, y1,
@@ -519,10 +510,10 @@ static void eight_in_bands(void *arg, uint32_t eight)
     const int first = (int)eight * LS_LANES_OC, n = eight_or_less(op, first);
     if (n < LS_LANES_OC)
         clear_sums(op, first);
-    for (int g = 0; g < k->groups; g++) {
-        const float *of_group = k->x + (size_t)g * op->padded_group;
+    for (int g = 0; g < k->packets; g++) {
+        const float *of_packet = k->x + (size_t)g * op->padded_packet;
         for (int o = 0; o < n; o += LS_CONV_BAND)
-            four_in_bands(op, of_group, k->group + g, first + o,
+            four_in_bands(op, of_packet, k->packet + g, first + o,
                           n - o < LS_CONV_BAND ? n - o : LS_CONV_BAND, g > 0);
     }
     if (op->bias)
@@ -538,12 +529,12 @@ static void weights_of_block(conv_block *k)
     if (op->bias)
         ls_team_run(op->base.team, op->cut.eights, bias_of_eight, k);
     if (op->weights.by_winograd) {
-        ls_wino_gradient(&op->weights.wino, k->groups, b->grad[0],
-                         (const float *)b->x + (size_t)k->group * op->x_group, k->g.d, k->add,
+        ls_wino_gradient(&op->weights.wino, k->packets, b->grad[0],
+                         (const float *)b->x + (size_t)k->packet * op->x_packet, k->g.d, k->add,
                          (float *)b->scratch + op->at.weights);
         return;
     }
-    k->x = x_of_groups(op, copies_x(op), k->group, k->groups, (float *)b->scratch + op->at.x);
+    k->x = x_of_packets(op, copies_x(op), k->packet, k->packets, (float *)b->scratch + op->at.x);
     if (op->panels)
         ls_team_run(op->base.team, op->cut.panel_parts * op->cut.input_parts, weights_by_panels, k);
     else
@@ -552,7 +543,7 @@ static void weights_of_block(conv_block *k)
 
 /* ---- the gradient of x ----------------------------------------------------------------------- */
 
-/* Computes dx of some input channels of one group of a block by the direct kernels. */
+/* Computes dx of some input channels of one packet of a block by the direct kernels. */
 static void dx_of_some(void *arg, uint32_t item)
 {
     const conv_block *k = arg;
@@ -563,12 +554,12 @@ static void dx_of_some(void *arg, uint32_t item)
     ls_split((uint32_t)(op->conv.ic + 3) / 4, k->cuts, item % k->cuts, &four, &count);
     const int first = (int)four * 4, left = op->conv.ic - first;
     const int n = (int)count * 4 < left ? (int)count * 4 : left;
-    float *dx = (float *)b->dx + (size_t)(k->group + (int)i) * op->x_group;
-    float *room = (float *)b->scratch + op->at.sampled_dx + i * op->padded_group;
+    float *dx = (float *)b->dx + (size_t)(k->packet + (int)i) * op->x_packet;
+    float *room = (float *)b->scratch + op->at.sampled_dx + i * op->padded_packet;
     const float *w =
         ls_lanes_packs(&op->conv) ? (const float *)b->scratch + op->at.dx_weights : b->param[0];
     ls_lanes_grad g = k->g;
-    g.d += (ptrdiff_t)i * g.group;
+    g.d += (ptrdiff_t)i * g.packet;
     op->base.kernels->conv_data(&op->conv, g, w, first, first + n, op->sampled ? room : dx);
     if (op->sampled)
         conv_unsample(op, room, first, n, dx);
@@ -580,11 +571,12 @@ static void dx_of_block(conv_block *k)
     const ls_op_buffers *b = &op->base.b;
     const ls_wino_finish nothing = {0};
     if (op->dx.by_winograd)
-        ls_wino_conv(&op->dx.wino, k->groups, (float *)b->dx + (size_t)k->group * op->x_group,
+        ls_wino_conv(&op->dx.wino, k->packets, (float *)b->dx + (size_t)k->packet * op->x_packet,
                      k->g.d, &nothing, k->dx_weights, (float *)b->scratch + op->at.dx_values);
     else {
-        k->cuts = ls_team_cuts(op->base.team, (uint32_t)k->groups, (uint32_t)(op->conv.ic + 3) / 4);
-        ls_team_run(op->base.team, (uint32_t)k->groups * k->cuts, dx_of_some, k);
+        k->cuts =
+            ls_team_cuts(op->base.team, (uint32_t)k->packets, (uint32_t)(op->conv.ic + 3) / 4);
+        ls_team_run(op->base.team, (uint32_t)k->packets * k->cuts, dx_of_some, k);
     }
 }
 
@@ -606,17 +598,17 @@ static int conv_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_erro
     (void)stream;
     (void)err;
     const float *dx_weights = op->base.needs_dx ? prepare_weights(op, flags) : NULL;
-    for (int group = 0; group < op->base.groups; group += LS_LANES_BLOCK_GROUPS) {
-        conv_block k = {.op = op, .group = group, .dx_weights = dx_weights};
-        k.groups = ls_lanes_block(op->base.groups, group);
-        k.add = group > 0 || (flags & LS_RUN_ACCUMULATE);
+    for (int packet = 0; packet < op->base.packets; packet += LS_LANES_BLOCK_PACKETS) {
+        conv_block k = {.op = op, .packet = packet, .dx_weights = dx_weights};
+        k.packets = ls_lanes_block(op->base.packets, packet);
+        k.add = packet > 0 || (flags & LS_RUN_ACCUMULATE);
         if (op->banded) {
-            k.x = x_of_groups(op, copies_x(op), group, k.groups,
-                              (float *)op->base.b.scratch + op->at.x);
+            k.x = x_of_packets(op, copies_x(op), packet, k.packets,
+                               (float *)op->base.b.scratch + op->at.x);
             ls_team_run(op->base.team, op->cut.eights, eight_in_bands, &k);
             continue;
         }
-        k.g = block_gradient(op, group, k.groups);
+        k.g = block_gradient(op, packet, k.packets);
         weights_of_block(&k);
         if (op->base.needs_dx)
             dx_of_block(&k);
@@ -662,16 +654,15 @@ static const ls_op_impl conv_impl = {
  * it. */
 static bool keeps(const ls_conv_op *op, const ls_conv_wino *pass, bool dx)
 {
-    const int tiles = op->base.groups * pass->wino.y.down * pass->wino.y.across;
+    const int tiles = op->base.packets * pass->wino.y.down * pass->wino.y.across;
     if (!op->base.training)
         return pass->by_winograd && !dx;
     return pass->by_winograd && tiles <= MANY_TILES && (!dx || op->base.needs_dx);
 }
 
-/* Decides what is kept, and allocates its memory. What an op and its twins keep always belongs to
- * the first of them, so that there is one place that says whether it is valid. The memory is
- * allocated for the first op that needs it: transformed weights of forward for an op without code
- * for few rows. (The pack for few rows: ls_few_conv_keep.) */
+/* Decides what is kept, and allocates its memory. What an op and its twins keep belongs to the
+ * first of them, so that one place says whether it is valid. Memory is allocated for the first op
+ * that needs it. (The pack for few rows: ls_few_conv_keep.) */
 static int keep_transformed_weights(ls_conv_op *op, const ls_op_desc *desc, ls_error *err)
 {
     const ls_conv_op *twin = (const ls_conv_op *)desc->twin;

@@ -1,18 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A planned convolution. lanes_conv_plan.c writes the plan, and lanes_conv.c runs it.
  *
- * Words, as in lanes_op.h:
- *
- *     row       an image of the batch; a line of pixels is an *image row*
- *     lane      one of the sixteen positions of a vector
- *     group     sixteen rows, one in each lane
- *     block     two groups
- *     kernel    a function of kernels/
- *     filter    the kh × kw weights for one input and one output channel
- *     eight     eight output channels whose weights are stored side by side
- *     sixteen   sixteen output channels, which lie side by side in a panel (see below)
- *     twin      the op of the same layer for another number of rows
- *
  * Each of the three passes (forward, gradient of the weights, dx) is either direct or uses
  * Winograd's algorithm (wino.h). The shape alone decides. Therefore the choice is the same on
  * every CPU and for any number of rows.
@@ -68,7 +56,7 @@ typedef struct ls_few_conv {
     ls_few_run *run;
     int runs; /* number of runs */
     /* Winograd's algorithm. */
-    ls_wino_image x, y;      /* groups are rows of the batch; channels are sixteens */
+    ls_wino_image x, y;      /* packets are rows of the batch; channels are sixteens */
     int block;               /* number of tiles that are computed together */
     int tiles;               /* step from one sixteen of values to the next, in tiles */
     size_t point_x, point_y; /* steps from one point to the next in the values of x and of y */
@@ -76,7 +64,7 @@ typedef struct ls_few_conv {
 
 /* How the work on the direct forward and on the direct gradient of the weights is divided. */
 typedef struct ls_conv_cut {
-    /* number of parts into which a team divides y of a group: sets of eights if `by_eights` is
+    /* number of parts into which a team divides y of a packet: sets of eights if `by_eights` is
      * true, else parts of image rows (ls_lanes_forward_parts) */
     uint32_t forward_parts;
     bool by_eights;
@@ -101,7 +89,7 @@ typedef struct ls_conv_cut {
  * the parts of the scratch memory of forward (forward_x) and of backward. */
 typedef struct ls_conv_scratch {
     size_t forward;   /* forward: size of each thread's memory for sums and a patch */
-    size_t forward_x; /* copies of x as the direct kernels read it, of each thread or each group */
+    size_t forward_x; /* copies of x as the direct kernels read it, of each thread or each packet */
     size_t x,         /* a block of x as the direct kernels read it */
         d,            /* the staged gradient */
         bias,         /* the sums of the bias */
@@ -125,11 +113,11 @@ typedef struct ls_conv_op {
      * that the filter reads, which are copied first */
     bool sampled;
     int x_h, x_w, sh, sw; /* sizes and strides of x itself, before sampling */
-    size_t x_group;       /* floats of a group of x and of dx */
-    size_t padded_group;  /* floats of a group of x with padded columns, or of its sampled pixels */
-    size_t y_group,       /* floats of a group of y */
-        d_group,          /* floats of a group of d */
-        mask_group;       /* bytes of a group's mask: the signs of the sums before the relu */
+    size_t x_packet;      /* floats of a packet of x and of dx */
+    size_t padded_packet; /* floats of a packet of x with padded columns, or sampled pixels */
+    size_t y_packet,      /* floats of a packet of y */
+        d_packet,         /* floats of a packet of d */
+        mask_packet;      /* bytes of a packet's mask: the signs of the sums before the relu */
     ls_conv_cut cut;
     ls_conv_scratch at;
     /* `kept` points to `own` of this op or of its twin. NULL: the data are not kept. */
@@ -182,10 +170,10 @@ void ls_few_conv_fini(ls_conv_op *op);
 int ls_few_wino_plan(ls_conv_op *op, ls_error *err);
 void ls_few_wino_pack(const ls_conv_op *op, float *pack);
 void ls_few_wino(ls_lanes_op *base);
-/* Functions of few_conv.c for few_wino.c: the pack of the weights, which is computed if it is not
- * valid; the bias, which is part of the pack and may be NULL; the number of outputs of the strip
- * that begins with output `first`, whole sixteens; and 1 if the last sixteen of the strip that ends
- * before output `end` has at most eight outputs, else 0. */
+/* Functions of few_conv.c for few_wino.c: the pack of the weights, computed if it is not valid; the
+ * bias in it, or NULL; the number of outputs of the strip that begins with output `first`, whole
+ * sixteens; and 1 if the last sixteen of the strip that ends before `end` has at most eight
+ * outputs, else 0. */
 const float *ls_few_conv_packed(const ls_conv_op *op);
 const float *ls_few_conv_bias(const ls_conv_op *op, const float *pack);
 int ls_few_conv_strip(const ls_conv_op *op, int first);

@@ -1,32 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* The plan of a convolution: its geometry, the kernels of each pass, and the memory that the
- * kernels need.
- *
- * Words of this file:
- *
- *     kernel    a function of kernels/. In the messages of this file, and in the public headers,
- *               "kernel" means the filter.
- *     filter    the kh × kw weights for one input and one output channel
- *     lane      one of the sixteen positions of a vector
- *     group     sixteen images, one in each lane
- *     eight     eight output channels whose weights are stored side by side
- *     sixteen   sixteen output channels, which lie side by side in a panel
- *     step      a distance in memory, in floats, for example from one image row to the next
- *     d         the gradient of the convolution's result before the fused relu and pool
- *     staged    d is computed from dy into scratch memory
- *     band      a part of a staged d: four channels by some image rows (lanes_conv.h)
- *     panel     d of one sixteen and up to 32 pixels, transposed, for the gradient of the weights
- *               (lanes_conv.h)
- *     tile      m × m outputs that Winograd's algorithm computes at a time (wino.h)
- *     point     one of the numbers at which Winograd's algorithm evaluates polynomials (wino.h)
- *     products  as a number: multiplications of two numbers */
+ * kernels need. lanes_op.h, lanes_conv.h and wino.h explain the words. As a number, *products*
+ * means multiplications of two numbers. */
 #include "cpu/lanes_conv.h"
 
 #include "base/error.h"
 
 #include <limits.h>
 
-/* Largest number of pixels of a *plane* (one channel of a group of images). The kernels compute
+/* Largest number of pixels of a *plane* (one channel of a packet of images). The kernels compute
  * offsets within a plane as ints. */
 enum { MOST_PIXELS = 1 << 25 };
 
@@ -193,16 +175,7 @@ static void set_staged_steps(const ls_conv_op *op, ls_wino_image *d)
         return;
     d->channel = (size_t)op->conv.ow * LS_LANES;
     d->line = (size_t)op->conv.oc * d->channel;
-    d->group = op->d_group;
-}
-
-/* Sets the steps of `y` to those of the op's output, which has y_h × y_w pixels after the fused
- * pool. (ls_wino_init has set them for oh × ow pixels, as without the pool.) */
-static void set_pooled_steps(const ls_conv_op *op, ls_wino_image *y)
-{
-    y->line = (size_t)op->conv.y_w * LS_LANES;
-    y->channel = (size_t)op->conv.y_h * y->line;
-    y->group = op->y_group;
+    d->packet = op->d_packet;
 }
 
 /* Chooses for each pass the direct form or a form of Winograd's algorithm, and plans the latter. */
@@ -224,11 +197,14 @@ static void choose_winograd(ls_conv_op *op)
     op->dx.by_winograd =
         winograd_fits(c, for_data, spread ? c->oh : c->ih, spread ? c->ow : c->x_w);
     ls_wino_init(&op->forward.wino, k, for_y, &s);
-    ls_wino_init_gradient(&op->weights.wino, k, for_weights, &s, LS_LANES_BLOCK_GROUPS);
+    ls_wino_init_gradient(&op->weights.wino, k, for_weights, &s, LS_LANES_BLOCK_PACKETS);
     ls_wino_init_data(&op->dx.wino, k, for_data, &s);
-    ls_wino_fit(&op->forward.wino, op->base.groups);
-    ls_wino_fit(&op->dx.wino, LS_LANES_BLOCK_GROUPS);
-    set_pooled_steps(op, &op->forward.wino.y);
+    ls_wino_fit(&op->forward.wino, op->base.packets);
+    ls_wino_fit(&op->dx.wino, LS_LANES_BLOCK_PACKETS);
+    /* Sets y's steps to those after the fused pool; ls_wino_init has set those without it. */
+    op->forward.wino.y.line = (size_t)c->y_w * LS_LANES;
+    op->forward.wino.y.channel = (size_t)c->y_h * op->forward.wino.y.line;
+    op->forward.wino.y.packet = op->y_packet;
     set_staged_steps(op, &op->weights.wino.y);
     set_staged_steps(op, &op->dx.wino.x);
     op->forward.wino.team = op->weights.wino.team = op->dx.wino.team = op->base.team;
@@ -250,9 +226,8 @@ static bool panels_pay(const ls_lanes_conv *c)
 }
 
 /* Turns a convolution with a 1 × 1 filter, without padding and pool, into a matrix product over
- * pixels: all pixels that the filter reads are treated as one image row. If there is a stride, the
- * filter skips pixels. Then `sampled` is set: the pixels that are not skipped are first copied side
- * by side, and dx is first computed for these pixels alone. */
+ * pixels, which are treated as one image row. With a stride `sampled` is set: the pixels that are
+ * not skipped are first copied side by side, and dx is first computed for them alone. */
 static void flatten(ls_conv_op *op)
 {
     ls_lanes_conv *c = &op->conv;
@@ -273,17 +248,17 @@ static size_t ceil_to(size_t n, size_t to)
     return (n + to - 1) / to * to;
 }
 
-/* Sets the sizes of a group in memory. */
-static void set_groups(ls_conv_op *op)
+/* Sets the sizes of a packet in memory. */
+static void set_packets(ls_conv_op *op)
 {
     const ls_lanes_conv *c = &op->conv;
-    op->x_group = (size_t)c->ic * (size_t)op->x_h * (size_t)op->x_w * LS_LANES;
-    op->padded_group = (size_t)c->ic * (size_t)c->ih * (size_t)c->iw * LS_LANES;
-    op->y_group = (size_t)c->oc * (size_t)c->y_h * (size_t)c->y_w * LS_LANES;
-    op->d_group = (size_t)c->oc * (size_t)c->oh * (size_t)c->ow * LS_LANES;
+    op->x_packet = (size_t)c->ic * (size_t)op->x_h * (size_t)op->x_w * LS_LANES;
+    op->padded_packet = (size_t)c->ic * (size_t)c->ih * (size_t)c->iw * LS_LANES;
+    op->y_packet = (size_t)c->oc * (size_t)c->y_h * (size_t)c->y_w * LS_LANES;
+    op->d_packet = (size_t)c->oc * (size_t)c->oh * (size_t)c->ow * LS_LANES;
     op->staged = c->relu || c->pool_h * c->pool_w > 1;
     if (op->base.training && c->relu)
-        op->mask_group = op->d_group / LS_LANES * (size_t)op->base.kernels->mask_bytes;
+        op->mask_packet = op->d_packet / LS_LANES * (size_t)op->base.kernels->mask_bytes;
 }
 
 /* Returns the number of image rows of a band: as many whole pooling windows as fit into
@@ -310,24 +285,15 @@ static int resume_rows(const ls_lanes_conv *c)
     return rows < 1 ? 1 : rows < c->oh ? rows : c->oh;
 }
 
-/* Decides which pixels are copied to panels at a time: whole image rows of at most PANEL_PIXELS
- * pixels in all, or nearly equal parts of one image row. */
-static void cut_panels(ls_conv_cut *cut, const ls_lanes_conv *c)
-{
-    const int parts = (c->ow + PANEL_PIXELS - 1) / PANEL_PIXELS, rows = PANEL_PIXELS / c->ow;
-    cut->panel_columns = (c->ow + parts - 1) / parts;
-    cut->panel_rows = rows < 1 ? 1 : rows < c->oh ? rows : c->oh;
-}
-
 /* Divides the work on the direct forward. If the kernel's outer loops run over the pixels, each
  * part reads only its own image rows of x; parts of channels would each read the whole of it. */
 static void cut_forward(ls_conv_op *op)
 {
     ls_lanes_conv *c = &op->conv;
-    const uint32_t rows = (uint32_t)ls_lanes_forward_parts(c), groups = (uint32_t)op->base.groups;
+    const uint32_t rows = (uint32_t)ls_lanes_forward_parts(c), packets = (uint32_t)op->base.packets;
     ls_conv_cut *cut = &op->cut;
     cut->by_eights = rows == 1;
-    cut->forward_parts = ls_team_cuts(op->base.team, groups, cut->by_eights ? cut->eights : rows);
+    cut->forward_parts = ls_team_cuts(op->base.team, packets, cut->by_eights ? cut->eights : rows);
     c->patches = ls_lanes_patches(c);
     cut->forward_copies = op->sampled || (c->pw && !c->patches);
 }
@@ -352,14 +318,18 @@ static void set_cut(ls_conv_op *op)
     cut->resume_rows = op->banded || op->panels ? 0 : resume_rows(c);
     cut->inputs = op->banded || cut->resume_rows > 0 ? ls_lanes_conv_inputs(c) : 1;
     cut->band_rows = band_rows(c);
-    cut_panels(cut, c);
+    /* Whole image rows of at most PANEL_PIXELS pixels in all, or nearly equal parts of one image
+     * row, are copied to panels at a time. */
+    const int parts = (c->ow + PANEL_PIXELS - 1) / PANEL_PIXELS, rows = PANEL_PIXELS / c->ow;
+    cut->panel_columns = (c->ow + parts - 1) / parts;
+    cut->panel_rows = rows < 1 ? 1 : rows < c->oh ? rows : c->oh;
     cut->panel_parts = cut->sixteens < threads ? cut->sixteens : threads;
     cut->input_parts = threads / cut->panel_parts;
     if (cut->input_parts > (uint32_t)(c->ic + 7) / 8)
         cut->input_parts = (uint32_t)(c->ic + 7) / 8;
     cut->band_floats = (size_t)LS_CONV_BAND * (size_t)cut->band_rows * (size_t)c->ow * LS_LANES;
     cut->panel_floats =
-        (size_t)(LS_LANES_BLOCK_GROUPS * cut->panel_rows * cut->panel_columns) * LS_LANES * 16;
+        (size_t)(LS_LANES_BLOCK_PACKETS * cut->panel_rows * cut->panel_columns) * LS_LANES * 16;
     cut->sum_floats = ceil_to((size_t)cut->inputs * sums, 16) * LS_LANES;
 }
 
@@ -368,7 +338,7 @@ static size_t staged_floats(const ls_conv_op *op)
 {
     if (op->banded)
         return op->cut.slots * op->cut.band_floats;
-    return op->staged ? LS_LANES_BLOCK_GROUPS * op->d_group : 0;
+    return op->staged ? LS_LANES_BLOCK_PACKETS * op->d_packet : 0;
 }
 
 /* Returns the number of floats of working memory for the gradient of the weights. */
@@ -394,11 +364,11 @@ static size_t dx_weight_floats(const ls_conv_op *op)
                              : 0;
 }
 
-/* Returns the number of floats of a copy of one group of x; 0 if the direct kernels read x
+/* Returns the number of floats of a copy of one packet of x; 0 if the direct kernels read x
  * itself. */
 static size_t copied_floats(const ls_conv_op *op, bool copied)
 {
-    return copied ? op->padded_group : 0;
+    return copied ? op->padded_packet : 0;
 }
 
 /* Returns the number of floats of forward's scratch memory. */
@@ -407,14 +377,14 @@ static size_t forward_floats(ls_conv_op *op)
     if (op->forward.by_winograd)
         return (op->kept[LS_CONV_FORWARD] ? 0 : ls_wino_weight_floats(&op->forward.wino)) +
                ls_wino_conv_floats(&op->forward.wino);
-    /* Each thread copies the group that it computes; or all groups are copied first, if several
-     * threads compute the same group. */
-    const size_t threads = (size_t)ls_team_size(op->base.team), groups = (size_t)op->base.groups;
+    /* Each thread copies the packet that it computes; or all packets are copied first, if several
+     * threads compute the same packet. */
+    const size_t threads = (size_t)ls_team_size(op->base.team), packets = (size_t)op->base.packets;
     const bool one_each = op->cut.forward_parts == 1;
     op->at.forward = ceil_to(ls_lanes_tile_floats(&op->conv), 16);
     op->at.forward_x = threads * op->at.forward;
     return op->at.forward_x +
-           (one_each ? threads : groups) * copied_floats(op, op->cut.forward_copies);
+           (one_each ? threads : packets) * copied_floats(op, op->cut.forward_copies);
 }
 
 /* Lays out the parts of backward's scratch memory one after another. Returns the number of floats
@@ -422,15 +392,15 @@ static size_t forward_floats(ls_conv_op *op)
 static size_t backward_floats(ls_conv_op *op)
 {
     /* dx of the pixels that the filter reads */
-    const size_t sampled_dx = op->sampled && op->base.needs_dx ? op->padded_group : 0;
+    const size_t sampled_dx = op->sampled && op->base.needs_dx ? op->padded_packet : 0;
     ls_conv_scratch *at = &op->at;
     if (!op->base.training)
         return 0;
-    at->d = at->x + LS_LANES_BLOCK_GROUPS * copied_floats(op, op->sampled || op->conv.pw);
+    at->d = at->x + LS_LANES_BLOCK_PACKETS * copied_floats(op, op->sampled || op->conv.pw);
     at->bias = at->d + staged_floats(op);
     at->weights = at->bias + op->cut.slots * LS_CONV_BIAS_SUMS;
     at->sampled_dx = at->weights + ceil_to(weights_floats(op), 16);
-    at->dx_weights = at->sampled_dx + LS_LANES_BLOCK_GROUPS * sampled_dx;
+    at->dx_weights = at->sampled_dx + LS_LANES_BLOCK_PACKETS * sampled_dx;
     if (!op->base.needs_dx)
         return at->dx_weights;
     at->dx_values = at->dx_weights + ceil_to(dx_weight_floats(op), 16);
@@ -447,7 +417,7 @@ void ls_conv_plan(ls_conv_op *op, const ls_lanes_conv *c, int bias)
     op->sw = c->sw;
     flatten(op);
     ls_lanes_op_set_y(&op->base, c->oc, c->y_h, c->y_w);
-    set_groups(op);
+    set_packets(op);
     choose_winograd(op);
     op->panels = panels_pay(&op->conv);
     set_cut(op);
@@ -457,7 +427,7 @@ void ls_conv_plan(ls_conv_op *op, const ls_lanes_conv *c, int bias)
 void ls_conv_plan_memory(ls_conv_op *op)
 {
     ls_op *o = &op->base.op;
-    o->saved_bytes = (size_t)op->base.groups * op->mask_group;
+    o->saved_bytes = (size_t)op->base.packets * op->mask_packet;
     const size_t forward = forward_floats(op), backward = backward_floats(op);
     o->scratch_bytes = (forward > backward ? forward : backward) * sizeof(float);
 }

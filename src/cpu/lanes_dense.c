@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The dense op: y = weights · x + bias, with a relu if one is fused.
  *
- * A row is an example of the batch. A *sixteen* is sixteen outputs, or sixteen inputs, whose
- * weights are stored side by side. dz is the gradient of the op's result before the relu. The
- * scratch memory of backward is [dz][dz transposed]. For few rows (few.h) the op has only a forward
- * pass. If x is an image in the layout `few`, the scratch memory is a copy of x in the layout
- * `flat`. */
+ * dz is the gradient of the op's result before the relu. The scratch memory of backward is [dz][dz
+ * transposed]. For few rows (few.h) it has only a forward pass; the scratch memory is then a copy
+ * of an image x in the layout `flat`. */
 #include "base/error.h"
 #include "cpu/few.h"
 
@@ -32,7 +30,7 @@ static uint32_t items(int n)
 static ls_lanes_dense part_of(const dense_op *op, uint32_t item, int of)
 {
     const int from = (int)item * SOME, all = (of + LS_LANES - 1) / LS_LANES;
-    return (ls_lanes_dense){op->in, op->out, op->base.groups, from,
+    return (ls_lanes_dense){op->in, op->out, op->base.packets, from,
                             from + SOME < all ? from + SOME : all};
 }
 
@@ -48,7 +46,7 @@ static void forward_some(void *arg, uint32_t item)
 /* Returns the memory for the transposed dz. */
 static float *dzt_of(const dense_op *op)
 {
-    return (float *)op->base.b.scratch + (size_t)op->base.groups * LS_LANES * (size_t)op->padded;
+    return (float *)op->base.b.scratch + (size_t)op->base.packets * LS_LANES * (size_t)op->padded;
 }
 
 static void weights_some(void *arg, uint32_t item)
@@ -72,7 +70,7 @@ static int dense_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_err
 {
     const dense_op *op = (const dense_op *)base;
     const ls_op_buffers *b = &op->base.b;
-    const ls_lanes_dense l = {op->in, op->out, op->base.groups, 0, op->padded / LS_LANES};
+    const ls_lanes_dense l = {op->in, op->out, op->base.packets, 0, op->padded / LS_LANES};
     op->base.kernels->dense_grad(&l, b->dy, op->relu ? b->y : NULL, b->scratch, dzt_of(op));
     return ls_lanes_op_backward(base, stream, flags, err);
 }
@@ -154,7 +152,7 @@ int ls_cpu_dense_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *de
     base->dx = (ls_lanes_pass){data_some, items(op->in)};
     if (base->training)
         base->op.scratch_bytes =
-            (size_t)2 * (size_t)base->groups * LS_LANES * (size_t)op->padded * sizeof(float);
+            (size_t)2 * (size_t)base->packets * LS_LANES * (size_t)op->padded * sizeof(float);
     if (ls_few_wanted(desc)) {
         op->x = desc->x;
         op->flat = base->few_reads_flat = ls_few_is_flat(desc);

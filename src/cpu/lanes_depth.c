@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The depthwise convolution: each channel is convolved with a filter of its own. The threads of a
  * team divide the channels. In backward each thread also computes the gradient of its channels'
- * weights. In this file a row is an example of the batch, and a line of pixels is an image row. A
- * lane is one of the sixteen positions of a vector, a group is sixteen rows, one in each lane, and
- * a block is two groups (lanes_op.h). */
+ * weights. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cpu/lanes_conv.h"
@@ -16,7 +14,7 @@ typedef struct depth_op {
     ls_lanes_depth depth;
     int channels, /* number of channels */
         some;     /* number of channels of an item, the work that a thread takes at a time */
-    size_t x_plane, y_plane; /* floats of one channel of a group */
+    size_t x_plane, y_plane; /* floats of one channel of a packet */
     ls_kept own, *kept;      /* pack for few rows; `kept` points to `own` of this op or its twin */
 } depth_op;
 
@@ -42,9 +40,9 @@ static void some_forward(void *arg, uint32_t item)
     const depth_op *op = arg;
     const ls_op_buffers *b = &op->base.b;
     const int first = (int)(item % parts(op)) * op->some;
-    const size_t group = item / parts(op) * (size_t)op->channels;
+    const size_t packet = item / parts(op) * (size_t)op->channels;
     for (int c = first; c < end_of(op, first); c++) {
-        const size_t plane = group + (size_t)c;
+        const size_t plane = packet + (size_t)c;
         op->base.kernels->depth->forward(&op->depth, (const float *)b->x + plane * op->x_plane,
                                          (const float *)b->param[0] + (size_t)c * taps_of(op),
                                          op->depth.k.bias ? (const float *)b->param[1] + c : NULL,
@@ -99,44 +97,44 @@ static void forward_few(ls_lanes_op *base)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-static void bias_of_block(const depth_op *op, const float *dy, int c, int groups, int add)
+static void bias_of_block(const depth_op *op, const float *dy, int c, int packets, int add)
 {
     float sums[LS_LANES * LS_LANES] __attribute__((aligned(64))) = {0};
     const ls_lanes_conv plane = {.ow = op->depth.ow};
     const ptrdiff_t line = (ptrdiff_t)op->depth.ow * LS_LANES;
     const ls_lanes_grad g = {dy, (ptrdiff_t)((size_t)op->channels * op->y_plane), 0, line};
-    op->base.kernels->conv_bias(&plane, g, groups, 1, 0, op->depth.oh, sums, 0);
+    op->base.kernels->conv_bias(&plane, g, packets, 1, 0, op->depth.oh, sums, 0);
     op->base.kernels->sum_lanes((float *)op->base.b.grad[1] + c, sums, 1, add);
 }
 
 /* Computes all gradients of one channel for one block, one gradient after another, so that dy stays
  * in the caches. */
-static void block_backward(const depth_op *op, int c, int group, int groups, int add)
+static void block_backward(const depth_op *op, int c, int packet, int packets, int add)
 {
     const ls_op_buffers *b = &op->base.b;
     const ls_lanes_kernels *k = op->base.kernels;
-    const size_t x_group = (size_t)op->channels * op->x_plane;
-    const size_t y_group = (size_t)op->channels * op->y_plane, row = (size_t)group;
-    const size_t x = row * x_group + (size_t)c * op->x_plane;
-    const float *dy = (const float *)b->dy + row * y_group + (size_t)c * op->y_plane;
+    const size_t x_packet = (size_t)op->channels * op->x_plane;
+    const size_t y_packet = (size_t)op->channels * op->y_plane, row = (size_t)packet;
+    const size_t x = row * x_packet + (size_t)c * op->x_plane;
+    const float *dy = (const float *)b->dy + row * y_packet + (size_t)c * op->y_plane;
     const size_t w = (size_t)c * taps_of(op);
-    k->depth->weights(&op->depth, (const float *)b->x + x, dy, (ptrdiff_t)x_group,
-                      (ptrdiff_t)y_group, groups, (float *)b->grad[0] + w, add);
+    k->depth->weights(&op->depth, (const float *)b->x + x, dy, (ptrdiff_t)x_packet,
+                      (ptrdiff_t)y_packet, packets, (float *)b->grad[0] + w, add);
     if (op->depth.k.bias)
-        bias_of_block(op, dy, c, groups, add);
-    for (int g = 0; g < groups && op->base.needs_dx; g++)
-        k->depth->data(&op->depth, dy + (size_t)g * y_group, (const float *)b->param[0] + w,
-                       (float *)b->dx + x + (size_t)g * x_group);
+        bias_of_block(op, dy, c, packets, add);
+    for (int g = 0; g < packets && op->base.needs_dx; g++)
+        k->depth->data(&op->depth, dy + (size_t)g * y_packet, (const float *)b->param[0] + w,
+                       (float *)b->dx + x + (size_t)g * x_packet);
 }
 
 static void some_backward(void *arg, uint32_t item)
 {
     const depth_op *op = arg;
     const int first = (int)item * op->some;
-    for (int group = 0; group < op->base.groups; group += LS_LANES_BLOCK_GROUPS)
+    for (int packet = 0; packet < op->base.packets; packet += LS_LANES_BLOCK_PACKETS)
         for (int c = first; c < end_of(op, first); c++)
-            block_backward(op, c, group, ls_lanes_block(op->base.groups, group),
-                           group > 0 || op->base.flags & LS_RUN_ACCUMULATE);
+            block_backward(op, c, packet, ls_lanes_block(op->base.packets, packet),
+                           packet > 0 || op->base.flags & LS_RUN_ACCUMULATE);
 }
 
 /* ---- creation -------------------------------------------------------------------------------- */
@@ -206,7 +204,7 @@ int ls_lanes_depth_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *
     op->x_plane = (size_t)d.ih * (size_t)d.iw * LS_LANES;
     op->y_plane = (size_t)d.oh * (size_t)d.ow * LS_LANES;
     ls_lanes_op_set_params(base, op->channels, d.k.kh * d.k.kw, 1, d.k.bias);
-    base->forward = (ls_lanes_pass){some_forward, parts(op) * (uint32_t)base->groups};
+    base->forward = (ls_lanes_pass){some_forward, parts(op) * (uint32_t)base->packets};
     base->gradients = (ls_lanes_pass){some_backward, parts(op)};
     ls_lanes_op_set_y(base, op->channels, d.oh, d.ow);
     op->kept = desc->twin ? ((const depth_op *)desc->twin)->kept : &op->own;

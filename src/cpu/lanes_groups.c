@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Grouped convolution (ls_conv2d.groups), and the choice of the op for any convolution. In this
- * file a group is a group of channels. (In the other files a group is sixteen rows, that is
- * examples. base.groups is the number of groups in that sense.) Each group is a convolution of its
- * own. One inner op for sixteen rows computes all groups, one after another: before each group its
- * buffers are set to the channels and parameters of that group. */
+/* Grouped convolution (ls_conv2d.groups), and the choice of the op for any convolution. Each group
+ * of channels is a convolution of its own. One inner op for sixteen rows computes all groups, one
+ * after another: before each group its buffers are set to the channels and parameters of that
+ * group. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cpu/lanes_conv.h"
@@ -58,7 +57,7 @@ static int run_groups(const groups_op *op, pass_fn *pass, ls_stream *stream, uns
 {
     int status = LS_OK;
     for (int group = 0; group < op->groups; group++)
-        for (int rows = 0; rows < op->base.groups && status == LS_OK; rows++) {
+        for (int rows = 0; rows < op->base.packets && status == LS_OK; rows++) {
             status = bind_to(op, rows, group, err);
             if (status == LS_OK)
                 status = pass(op->one, stream, rows ? flags | later : flags, err);
@@ -229,7 +228,7 @@ static void set_sizes(groups_op *op, const ls_op_desc *desc)
         op->param[i] = (op->one->param_floats[i] + LS_LANES - 1) / LS_LANES * LS_LANES;
         o->param_floats[i] = groups * op->param[i];
     }
-    o->saved_bytes = (size_t)op->base.groups * groups * op->one->saved_bytes;
+    o->saved_bytes = (size_t)op->base.packets * groups * op->one->saved_bytes;
     o->scratch_bytes = op->one->scratch_bytes;
     o->kept_bytes = op->one->kept_bytes;
 }

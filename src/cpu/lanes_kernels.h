@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The vector kernels of the CPU back end: one table of functions per instruction set.
  *
- * Words, as in lanes_op.h: a *row* is one example of the batch (a line of pixels is an *image
- * row*); a *vector* is sixteen adjacent floats; a *lane* is one of its positions; a *group* is
- * sixteen rows, one in each lane; a *block* is two groups; a *step* is a distance in memory, in
- * floats; a *filter* is the kh × kw weights for one input and one output channel, and a *tap* is
- * one of these weights; an *eight* is eight output channels whose weights are stored side by side.
- *
- * Activations are stored as [group][c][h][w][16]. Lanes beyond the last row hold finite numbers in
- * activations and zeros in gradients. Therefore a sum of gradients over all lanes is a sum over the
- * rows. All pointers are aligned to 64 bytes. No kernel fails, allocates, or keeps state. Sums of
- * products use vec_fma (kernels/vec.inc), which rounds once. Therefore they have the same bits on
- * every CPU and with every compiler.
+ * lanes_op.h explains the words. Activations are stored as [packet][c][h][w][16]. Lanes beyond the
+ * last row hold finite numbers in activations and zeros in gradients. Therefore a sum of gradients
+ * over all lanes is a sum over the rows. All pointers are aligned to 64 bytes. No kernel fails,
+ * allocates, or keeps state. Sums of products use vec_fma (kernels/vec.inc), which rounds once.
+ * Therefore they have the same bits on every CPU and with every compiler.
  *
  * In the comments below "a ← b" means that b is computed and stored to a. "a (+)= b" means that b
  * is stored to a, or added to a if `add` is non-zero. */
@@ -28,16 +22,16 @@
 /* Value of `add` of conv_correlate */
 #define LS_LANES_RESUME 2
 
-/* Number of groups of a block. Gradients of parameters are summed over a block, and then added to
+/* Number of packets of a block. Gradients of parameters are summed over a block, and then added to
  * the sum of the earlier blocks. The number is a constant, so that the order of the sum is always
  * the same. */
-#define LS_LANES_BLOCK_GROUPS 2
+#define LS_LANES_BLOCK_PACKETS 2
 
-/* Returns the number of groups of the block that starts at group `first`. */
-static inline int ls_lanes_block(int groups, int first)
+/* Returns the number of packets of the block that starts at packet `first`. */
+static inline int ls_lanes_block(int packets, int first)
 {
-    int left = groups - first;
-    return left < LS_LANES_BLOCK_GROUPS ? left : LS_LANES_BLOCK_GROUPS;
+    int left = packets - first;
+    return left < LS_LANES_BLOCK_PACKETS ? left : LS_LANES_BLOCK_PACKETS;
 }
 
 /* number of output channels of an eight; weights of convolutions are stored as
@@ -50,10 +44,10 @@ static inline int ls_lanes_block(int groups, int first)
  * zero-padded */
 #define LS_LANES_OUT 16
 
-/* Geometry of a convolution of one group. The kernels leave filter rows that lie over the padding
- * above and below an image (ph) out of the sums. For the padding left and right (pw), the caller
- * copies x with columns of zeros before the kernels run, but not for conv_forward if `patches` is
- * set. The output has only the image rows and columns that the fused pool reads. */
+/* Geometry of a convolution of one packet. The kernels leave filter rows over the padding above and
+ * below an image (ph) out of the sums. For the padding left and right (pw), the caller copies x
+ * with columns of zeros, but not for conv_forward if `patches` is set. The output has only what the
+ * fused pool reads. */
 typedef struct ls_lanes_conv {
     int ic, ih, iw; /* input channels, height, width; iw includes the padding */
     int oc, oh, ow; /* output channels, and the used height and width before pooling */
@@ -69,7 +63,7 @@ typedef struct ls_lanes_conv {
 /* Location of d, the gradient of a convolution's result before the fused relu and pool. */
 typedef struct ls_lanes_grad {
     const float *d;
-    ptrdiff_t group, channel, row; /* steps; the step of a column is 16 */
+    ptrdiff_t packet, channel, row; /* steps; the step of a column is 16 */
 } ls_lanes_grad;
 
 /* One channel of up to sixteen images of bytes; the channel begins at byte `first` of each image.
@@ -104,8 +98,8 @@ typedef struct ls_lanes_depth {
     ls_conv2d k;        /* filled in (ls_conv2d_filled) */
 } ls_lanes_depth;
 
-/* Depthwise convolution. Each call computes one channel. `forward` computes y of one group, `data`
- * computes dx of one group. `b` points to the channel's bias or is NULL. */
+/* Depthwise convolution. Each call computes one channel. `forward` computes y of one packet, `data`
+ * computes dx of one packet. `b` points to the channel's bias or is NULL. */
 typedef struct ls_lanes_depth_kernels {
     void (*forward)(const ls_lanes_depth *d, const float *x, const float *w, const float *b,
                     float *y);
@@ -114,14 +108,14 @@ typedef struct ls_lanes_depth_kernels {
      * `finish`. w: [kh][kw][16]; b: [16]. */
     void (*few)(const ls_lanes_depth *d, const float *x, const float *w, const float *b,
                 const ls_few_finish *finish, float *y);
-    /* gw[kh][kw] (+)= the gradient of the channel's weights, summed over `groups` groups. x_group
-     * and dy_group: steps from one group to the next. */
-    void (*weights)(const ls_lanes_depth *d, const float *x, const float *dy, ptrdiff_t x_group,
-                    ptrdiff_t dy_group, int groups, float *gw, int add);
+    /* gw[kh][kw] (+)= the gradient of the channel's weights, summed over `packets` packets.
+     * x_packet and dy_packet: steps from one packet to the next. */
+    void (*weights)(const ls_lanes_depth *d, const float *x, const float *dy, ptrdiff_t x_packet,
+                    ptrdiff_t dy_packet, int packets, float *gw, int add);
 } ls_lanes_depth_kernels;
 
 typedef struct ls_lanes_dense {
-    int in, out, groups;
+    int in, out, packets;
     /* The call computes the sixteens from … to − 1: sixteens of outputs (dense_forward,
      * dense_weights) or of inputs (dense_data). */
     int from, to;
@@ -191,7 +185,7 @@ typedef struct ls_lanes_kernels {
     const char *name; /* "avx512", "avx2" or "generic" */
     int mask_bytes;   /* bytes of a mask for one vector: the signs of sixteen lanes */
 
-    /* y ← pool(relu(w * x + b)) of one group, where * is the convolution; b may be NULL. The call
+    /* y ← pool(relu(w * x + b)) of one packet, where * is the convolution; b may be NULL. The call
      * computes part `part` of `parts` parts of y (ls_lanes_forward_parts). `mask`, [oc][oh][ow],
      * receives the signs before the relu; it may be NULL. `tile` is working memory of
      * ls_lanes_tile_floats() floats. */
@@ -199,37 +193,37 @@ typedef struct ls_lanes_kernels {
                          float *y, uint8_t *mask, float *tile, int part, int parts);
 
     /* d ← the gradient of the convolution's result before relu and pool, [y1 − y0][n][ow], for
-     * image rows y0 … y1 − 1 of channels first … first + n − 1 of one group, computed from dy and
+     * image rows y0 … y1 − 1 of channels first … first + n − 1 of one packet, computed from dy and
      * the mask. */
     void (*conv_unpool)(const ls_lanes_conv *c, const float *dy, const uint8_t *mask, int first,
                         int n, int y0, int y1, float *d);
 
     /* sums[i − i0][kh][kw][8][16] (+)= the gradients of the weights of `n` ≤ 8 output channels and
-     * of inputs i0 … i1 − 1, as one sum per lane, over image rows y0 … y1 − 1 of `groups` groups.
+     * of inputs i0 … i1 − 1, as one sum per lane, over image rows y0 … y1 − 1 of `packets` packets.
      * g.d points to image row y0 of the first channel. If `add` is LS_LANES_RESUME, there is one
-     * group, and the sums in memory are continued product by product, as if this and the earlier
-     * calls were one. For 1 × 1 filters see ls_lanes_conv_inputs. */
-    void (*conv_correlate)(const ls_lanes_conv *c, const float *x, ls_lanes_grad g, int groups,
+     * packet, and the sums in memory are continued as if this and the earlier calls were one. For 1
+     * × 1 filters see ls_lanes_conv_inputs. */
+    void (*conv_correlate)(const ls_lanes_conv *c, const float *x, ls_lanes_grad g, int packets,
                            int n, int i0, int i1, int y0, int y1, float *sums, int add);
     /* sums[8][16] (+)= the gradients of the bias of `n` ≤ 8 output channels, as one sum per lane,
-     * over image rows y0 … y1 − 1 of `groups` groups. */
-    void (*conv_bias)(const ls_lanes_conv *c, ls_lanes_grad g, int groups, int n, int y0, int y1,
+     * over image rows y0 … y1 − 1 of `packets` packets. */
+    void (*conv_bias)(const ls_lanes_conv *c, ls_lanes_grad g, int packets, int n, int y0, int y1,
                       float *sums, int add);
     /* to[i] (+)= the sum of the sixteen lanes of from[i], for i < n. `from` has room for n rounded
      * up to a multiple of sixteen. */
     void (*sum_lanes)(float *to, const float *from, int n, int add);
 
     /* panels ← d of all channels and of image rows y0 … y1 − 1, transposed:
-     * [ceil(oc/16)][groups][y1 − y0][ow][lane][16 channels] (kernels/panel.inc). With many channels
-     * the gradient of the weights is computed from such panels. */
-    void (*conv_panels)(const ls_lanes_conv *c, ls_lanes_grad g, int groups, int y0, int y1,
+     * [ceil(oc/16)][packets][y1 − y0][ow][lane][16 channels] (kernels/panel.inc). With many
+     * channels the gradient of the weights is computed from such panels. */
+    void (*conv_panels)(const ls_lanes_conv *c, ls_lanes_grad g, int packets, int y0, int y1,
                         float *panels);
     /* gw (+)= the gradient of the weights of inputs i0 … i1 − 1, from x and panels that conv_panels
      * has made. */
-    void (*conv_weights)(const ls_lanes_conv *c, const float *x, const float *panels, int groups,
+    void (*conv_weights)(const ls_lanes_conv *c, const float *x, const float *panels, int packets,
                          int i0, int i1, int y0, int y1, float *gw, int add);
 
-    /* dx ← the gradient of x of one group, for inputs i0 … i1 − 1; i0 is a multiple of four. If
+    /* dx ← the gradient of x of one packet, for inputs i0 … i1 − 1; i0 is a multiple of four. If
      * ls_lanes_packs returns true, `w` is packed as that function describes. Otherwise it is stored
      * as [ceil(oc/8)][ic][kh][kw][8]. */
     void (*conv_data)(const ls_lanes_conv *c, ls_lanes_grad g, const float *w, int i0, int i1,
@@ -239,7 +233,7 @@ typedef struct ls_lanes_kernels {
     void (*dense_forward)(const ls_lanes_dense *l, const float *x, const float *w, const float *b,
                           int relu, float *y);
     /* Backward of the relu. dz ← dy where y > 0, and 0 elsewhere; if y is NULL, dz ← dy. dz:
-     * [group][out rounded up to 16][16]. dzt ← dz transposed: [ceil(out/16)][group][lane][16
+     * [packet][out rounded up to 16][16]. dzt ← dz transposed: [ceil(out/16)][packet][lane][16
      * outputs]. Padding is zero in both. */
     void (*dense_grad)(const ls_lanes_dense *l, const float *dy, const float *y, float *dz,
                        float *dzt);
@@ -249,7 +243,7 @@ typedef struct ls_lanes_kernels {
     /* dx ← the gradient of x. */
     void (*dense_data)(const ls_lanes_dense *l, const float *dz, const float *w, float *dx);
 
-    /* Pooling of one group. `which`, [c][oh][ow][16], receives the position of each maximum in its
+    /* Pooling of one packet. `which`, [c][oh][ow][16], receives the position of each maximum in its
      * window; it may be NULL, and averages do not use it. */
     void (*pool_forward)(const ls_lanes_pool *p, const float *x, float *y, uint16_t *which);
     void (*pool_backward)(const ls_lanes_pool *p, const float *dy, const uint16_t *which,
@@ -281,7 +275,7 @@ typedef struct ls_lanes_kernels {
     /* dx ← a·g + b·(x − mean) + c, and 0 in lanes that hold no row. */
     void (*norm_dx)(const ls_lanes_norm_pass *pass);
 
-    /* Layer norm of one group, with n elements in each row. stats[2][16] ← mean and 1/√(variance +
+    /* Layer norm of one packet, with n elements in each row. stats[2][16] ← mean and 1/√(variance +
      * epsilon) of each lane. */
     void (*layer_forward)(size_t n, float epsilon, const float *x, const float *w, const float *b,
                           float *y, float *stats);
@@ -289,14 +283,14 @@ typedef struct ls_lanes_kernels {
     void (*layer_dx)(size_t n, const float *x, const float *dy, const float *w, const float *stats,
                      float *dx);
     /* gw[i], gb[i] (+)= the gradients of weight and bias i for i < n ≤ 16, summed over the lanes of
-     * `groups` groups that are `step` floats apart. */
-    void (*layer_weights)(int n, int groups, size_t step, const float *x, const float *dy,
+     * `packets` packets that are `step` floats apart. */
+    void (*layer_weights)(int n, int packets, size_t step, const float *x, const float *dy,
                           const float *stats, float *gw, float *gb, int add);
 
-    /* Softmax and cross-entropy of one group of `rows` ≤ 16 rows. dx ← softmax(x) − target, and 0
-     * in lanes that hold no row; dx may be NULL. loss[0 … 15] ← each row's loss. correct[0 … 15] ←
-     * 1 if the row's prediction is right, else 0. The target probability of a class is
-     * smoothing / classes; for the row's label, 1 − smoothing is added. */
+    /* Softmax and cross-entropy of one packet of `rows` ≤ 16 rows. dx ← softmax(x) − target, and 0
+     * in lanes that hold no row; dx may be NULL. loss[16] ← each row's loss. correct[16] ← 1 if the
+     * row is predicted right, else 0. The target of a class is smoothing / classes, plus
+     * 1 − smoothing for the label. */
     void (*loss)(int classes, int rows, float smoothing, const float *x, const int32_t *labels,
                  float *dx, float *loss, float *correct);
 
@@ -339,17 +333,16 @@ static inline int ls_lanes_packs(const ls_lanes_conv *c)
 #define LS_LANES_PATCH_OC 32
 
 /* Returns true if conv_forward first copies the pixels that a few neighbouring results read to a
- * *patch*, and then computes all output channels of these results from it. The pixels of a patch
- * are adjacent. In x the channels are often a multiple of the size of a page apart, and then only
- * few of them fit the L1 cache at the same time. A patch has the zeros of the padding, so the
- * caller does not copy x. */
+ * *patch*, and computes all their output channels from it. In x the channels are often a multiple
+ * of a page apart, so that few of them fit the L1 cache together. A patch has the zeros of the
+ * padding. */
 static inline int ls_lanes_patches(const ls_lanes_conv *c)
 {
     return c->oc >= LS_LANES_PATCH_OC && c->kh * c->kw > 1 && c->pool_h * c->pool_w == 1 &&
            !ls_lanes_few_pixels(c);
 }
 
-/* Returns the largest number of parts into which conv_forward can divide y of one group: 1 if the
+/* Returns the largest number of parts into which conv_forward can divide y of one packet: 1 if the
  * outer loops run over the weights. Otherwise a part is image rows of y, or, if y has only one,
  * columns of it. */
 static inline int ls_lanes_forward_parts(const ls_lanes_conv *c)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Layer normalisation: each row (example) is normalised by itself, over all its values. The sixteen
- * rows of a group are normalised side by side, one in each lane of a vector (lanes_op.h). The sums
- * of a lane are added up in double; each addend is a sum of eight floats.
+/* Layer normalisation: each row is normalised by itself, over all its values. The sixteen rows of a
+ * packet are normalised side by side (lanes_op.h). The sums of a lane are added up in double; each
+ * addend is a sum of eight floats.
  *
  * Forward saves mean and 1/√(variance + ε) of each lane for backward. Gradients of the parameters
- * are summed lane by lane over the groups of a block (two groups), in ascending order, and then
- * over the lanes. Therefore the bits do not depend on how many rows a call has. */
+ * are summed lane by lane over the packets of a block, in ascending order, and then over the
+ * lanes. */
 #include "base/error.h"
 #include "cpu/lanes_op.h"
 
@@ -15,29 +15,29 @@ typedef struct layer_norm_op {
     float epsilon;
 } layer_norm_op;
 
-/* Returns the statistics of a group, [2][16]: the means, then the values 1/√(variance + ε). */
-static float *statistics_of(const layer_norm_op *op, size_t group)
+/* Returns the statistics of a packet, [2][16]: the means, then the values 1/√(variance + ε). */
+static float *statistics_of(const layer_norm_op *op, size_t packet)
 {
     void *memory = op->base.training ? op->base.b.saved : op->base.b.scratch;
-    return (float *)memory + group * 2 * LS_LANES;
+    return (float *)memory + packet * 2 * LS_LANES;
 }
 
-static void forward_group(void *arg, uint32_t group)
+static void forward_packet(void *arg, uint32_t packet)
 {
     const layer_norm_op *op = arg;
     const ls_op_buffers *b = &op->base.b;
-    const size_t at = group * op->n * LS_LANES;
+    const size_t at = packet * op->n * LS_LANES;
     op->base.kernels->layer_forward(op->n, op->epsilon, (const float *)b->x + at, b->param[0],
-                                    b->param[1], (float *)b->y + at, statistics_of(op, group));
+                                    b->param[1], (float *)b->y + at, statistics_of(op, packet));
 }
 
-static void backward_group(void *arg, uint32_t group)
+static void backward_packet(void *arg, uint32_t packet)
 {
     const layer_norm_op *op = arg;
     const ls_op_buffers *b = &op->base.b;
-    const size_t at = group * op->n * LS_LANES;
+    const size_t at = packet * op->n * LS_LANES;
     op->base.kernels->layer_dx(op->n, (const float *)b->x + at, (const float *)b->dy + at,
-                               b->param[0], statistics_of(op, group), (float *)b->dx + at);
+                               b->param[0], statistics_of(op, packet), (float *)b->dx + at);
 }
 
 /* Computes the gradients of sixteen weights and biases. */
@@ -45,11 +45,11 @@ static void weights_of_sixteen(void *arg, uint32_t item)
 {
     const layer_norm_op *op = arg;
     const ls_op_buffers *b = &op->base.b;
-    const size_t first = (size_t)item * LS_LANES, left = op->n - first, group = op->n * LS_LANES;
-    for (int g = 0; g < op->base.groups; g += LS_LANES_BLOCK_GROUPS) {
-        const size_t at = (size_t)g * group + first * LS_LANES;
+    const size_t first = (size_t)item * LS_LANES, left = op->n - first, packet = op->n * LS_LANES;
+    for (int g = 0; g < op->base.packets; g += LS_LANES_BLOCK_PACKETS) {
+        const size_t at = (size_t)g * packet + first * LS_LANES;
         op->base.kernels->layer_weights(
-            left < LS_LANES ? (int)left : LS_LANES, ls_lanes_block(op->base.groups, g), group,
+            left < LS_LANES ? (int)left : LS_LANES, ls_lanes_block(op->base.packets, g), packet,
             (const float *)b->x + at, (const float *)b->dy + at, statistics_of(op, (size_t)g),
             b->grad[0] + first, b->grad[1] + first, g > 0 || op->base.flags & LS_RUN_ACCUMULATE);
     }
@@ -66,15 +66,15 @@ int ls_cpu_layer_norm_create(ls_op **out, ls_cpu_device *device, const ls_op_des
     int status = ls_lanes_op_new(&op, sizeof(layer_norm_op), &ls_lanes_passes, device, desc, err);
     if (status)
         return status;
-    const size_t bytes = (size_t)op->groups * 2 * LS_LANES * sizeof(float);
+    const size_t bytes = (size_t)op->packets * 2 * LS_LANES * sizeof(float);
     const size_t n = (size_t)x->c * (size_t)x->h * (size_t)x->w;
     ((layer_norm_op *)op)->n = n;
     ((layer_norm_op *)op)->epsilon = desc->u.layernorm.epsilon;
     ls_lanes_op_set_y(op, x->c, x->h, x->w);
     ls_lanes_op_set_params(op, x->c * x->h * x->w, 1, 1, true);
-    op->forward = (ls_lanes_pass){forward_group, (uint32_t)op->groups};
+    op->forward = (ls_lanes_pass){forward_packet, (uint32_t)op->packets};
     op->gradients = (ls_lanes_pass){weights_of_sixteen, (uint32_t)((n + LS_LANES - 1) / LS_LANES)};
-    op->dx = (ls_lanes_pass){backward_group, (uint32_t)op->groups};
+    op->dx = (ls_lanes_pass){backward_packet, (uint32_t)op->packets};
     *(op->training ? &op->op.saved_bytes : &op->op.scratch_bytes) = bytes;
     return ls_lanes_op_finish(out, op, desc, err);
 }

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The loss op: softmax and cross-entropy. A row is an example of the batch. A group is sixteen rows
- * that are stored side by side, one in each lane of a vector; a block is two groups (lanes_op.h).
- */
+/* The loss op: softmax and cross-entropy. */
 #include "base/error.h"
 #include "cpu/lanes_op.h"
 
@@ -38,19 +36,19 @@ static void weigh(const loss_op *op, int rows, const int32_t *labels, const floa
     }
 }
 
-/* Computes one group, and adds its loss and its number of correct rows to the block's sums. */
-static void group_loss(const loss_op *op, int group, double *loss, double *correct)
+/* Computes one packet, and adds its loss and its number of correct rows to the block's sums. */
+static void packet_loss(const loss_op *op, int packet, double *loss, double *correct)
 {
     const ls_op_buffers *b = &op->base.b;
-    const size_t floats = (size_t)op->classes * LS_LANES, at = (size_t)group * floats;
-    const int rows = ls_lanes_rows_of(op->base.op.y.rows, group);
+    const size_t floats = (size_t)op->classes * LS_LANES, at = (size_t)packet * floats;
+    const int rows = ls_lanes_rows_of(op->base.op.y.rows, packet);
     float row_loss[LS_LANES], row_correct[LS_LANES];
-    const int32_t *labels = b->labels + group * LS_LANES;
+    const int32_t *labels = b->labels + packet * LS_LANES;
     float *dx = op->base.needs_dx ? (float *)b->dx + at : NULL;
     op->base.kernels->loss(op->classes, rows, op->smoothing, (const float *)b->x + at, labels, dx,
                            row_loss, row_correct);
     if (op->weighted || b->weights)
-        weigh(op, rows, labels, b->weights ? b->weights + group * LS_LANES : NULL, dx, row_loss);
+        weigh(op, rows, labels, b->weights ? b->weights + packet * LS_LANES : NULL, dx, row_loss);
     for (int r = 0; r < rows; r++) {
         *loss += (double)row_loss[r];
         *correct += (double)row_correct[r];
@@ -67,12 +65,12 @@ static int loss_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error
     int status = check_labels(op->base.b.labels, base->y.rows, op->classes, err);
     if (status)
         return status;
-    for (int group = 0; group < op->base.groups; group += LS_LANES_BLOCK_GROUPS) {
-        int end = group + ls_lanes_block(op->base.groups, group);
-        int add = group > 0 || (flags & LS_RUN_ACCUMULATE);
+    for (int packet = 0; packet < op->base.packets; packet += LS_LANES_BLOCK_PACKETS) {
+        int end = packet + ls_lanes_block(op->base.packets, packet);
+        int add = packet > 0 || (flags & LS_RUN_ACCUMULATE);
         double loss = 0, correct = 0;
-        for (int g = group; g < end; g++)
-            group_loss(op, g, &loss, &correct);
+        for (int g = packet; g < end; g++)
+            packet_loss(op, g, &loss, &correct);
         stats[0] = (add ? stats[0] : 0) + (float)loss;
         stats[1] = (add ? stats[1] : 0) + (float)correct;
     }

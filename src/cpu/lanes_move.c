@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Ops that mostly move data: concatenation of channels, nearest-neighbour upsampling, and padding
- * with zeros. The gradient of a pixel that was repeated is the sum of several gradients. In each
- * lane (one of the sixteen positions of a vector; lanes_op.h) these gradients are added one after
- * another, in the same order on every CPU. Therefore plain C without vector kernels gives the same
- * bits on every CPU. */
+ * with zeros. The gradients of a repeated pixel are added in each lane one after another, in the
+ * same order on every CPU, so plain C gives the same bits on every CPU. */
 #include "base/error.h"
 #include "cpu/few.h"
 
@@ -13,16 +11,16 @@
 
 typedef struct concat_op {
     ls_lanes_op base;     /* base; must be first */
-    size_t first, second; /* floats of x and of x2 in a group */
+    size_t first, second; /* floats of x and of x2 in a packet */
 } concat_op;
 
-static void join_group(void *arg, uint32_t group)
+static void join_packet(void *arg, uint32_t packet)
 {
     const concat_op *op = arg;
     const ls_op_buffers *b = &op->base.b;
-    float *y = (float *)b->y + group * (op->first + op->second);
-    memcpy(y, (const float *)b->x + group * op->first, op->first * sizeof *y);
-    memcpy(y + op->first, (const float *)b->x2 + group * op->second, op->second * sizeof *y);
+    float *y = (float *)b->y + packet * (op->first + op->second);
+    memcpy(y, (const float *)b->x + packet * op->first, op->first * sizeof *y);
+    memcpy(y + op->first, (const float *)b->x2 + packet * op->second, op->second * sizeof *y);
 }
 
 /* Copies `channels` channels of a row, in the layout `few` (few.h), to the channels from `first` on
@@ -58,13 +56,13 @@ static void join_few(ls_lanes_op *op)
     }
 }
 
-static void part_group(void *arg, uint32_t group)
+static void part_packet(void *arg, uint32_t packet)
 {
     const concat_op *op = arg;
     const ls_op_buffers *b = &op->base.b;
-    const float *dy = (const float *)b->dy + group * (op->first + op->second);
-    memcpy((float *)b->dx + group * op->first, dy, op->first * sizeof *dy);
-    memcpy((float *)b->dx2 + group * op->second, dy + op->first, op->second * sizeof *dy);
+    const float *dy = (const float *)b->dy + packet * (op->first + op->second);
+    memcpy((float *)b->dx + packet * op->first, dy, op->first * sizeof *dy);
+    memcpy((float *)b->dx2 + packet * op->second, dy + op->first, op->second * sizeof *dy);
 }
 
 int ls_cpu_concat_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
@@ -79,8 +77,8 @@ int ls_cpu_concat_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
     ((concat_op *)op)->second = (size_t)x2->c * pixels;
     ls_lanes_op_set_y(op, x->c + x2->c, x->h, x->w);
     op->few = join_few;
-    op->forward = (ls_lanes_pass){join_group, (uint32_t)op->groups};
-    op->dx = (ls_lanes_pass){part_group, (uint32_t)op->groups};
+    op->forward = (ls_lanes_pass){join_packet, (uint32_t)op->packets};
+    op->dx = (ls_lanes_pass){part_packet, (uint32_t)op->packets};
     return ls_lanes_op_finish(out, op, desc, err);
 }
 
@@ -154,8 +152,8 @@ int ls_cpu_upsample_create(ls_op **out, ls_cpu_device *device, const ls_op_desc 
     self->by = by;
     ls_lanes_op_set_y(op, x->c, x->h * by.sh, x->w * by.sw);
     op->few = spread_few;
-    op->forward = (ls_lanes_pass){spread_plane, (uint32_t)(op->groups * x->c)};
-    op->dx = (ls_lanes_pass){gather_plane, (uint32_t)(op->groups * x->c)};
+    op->forward = (ls_lanes_pass){spread_plane, (uint32_t)(op->packets * x->c)};
+    op->dx = (ls_lanes_pass){gather_plane, (uint32_t)(op->packets * x->c)};
     return ls_lanes_op_finish(out, op, desc, err);
 }
 
@@ -167,7 +165,7 @@ typedef struct pad_op {
     size_t line;             /* floats of a line of x, */
     size_t left, right;      /* and of the zeros on both sides of it */
     size_t above, below;     /* floats of the zeros above and below the image */
-    size_t x_plane, y_plane; /* floats of a channel of a group of x and of y */
+    size_t x_plane, y_plane; /* floats of a channel of a packet of x and of y */
 } pad_op;
 
 static float *put_zeros(float *to, size_t count)
@@ -226,7 +224,7 @@ int ls_cpu_pad_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc
     self->above = (size_t)pad.top * line, self->below = (size_t)pad.bottom * line;
     self->x_plane = (size_t)x->h * self->line, self->y_plane = (size_t)op->op.y.h * line;
     op->few = pad_few;
-    op->forward = (ls_lanes_pass){pad_plane, (uint32_t)(op->groups * x->c)};
-    op->dx = (ls_lanes_pass){crop_plane, (uint32_t)(op->groups * x->c)};
+    op->forward = (ls_lanes_pass){pad_plane, (uint32_t)(op->packets * x->c)};
+    op->dx = (ls_lanes_pass){crop_plane, (uint32_t)(op->packets * x->c)};
     return ls_lanes_op_finish(out, op, desc, err);
 }

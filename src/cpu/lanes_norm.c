@@ -10,9 +10,7 @@
  *
  * Sums are added up in double; each addend is a sum of eight floats. A *piece* is a part of a
  * channel that fits the L1 cache. The variance of a piece is computed around the piece's own mean,
- * and the pieces are combined in the sequence of rows (method of Chan, Golub and LeVeque). A row is
- * an example of the batch. A vector is sixteen adjacent floats, and a lane is one of its positions.
- * A group is sixteen rows, one in each lane (lanes_op.h). */
+ * and the pieces are combined in the sequence of rows (method of Chan, Golub and LeVeque). */
 #include "base/error.h"
 #include "cpu/few.h"
 
@@ -31,16 +29,16 @@ typedef struct norm_op {
     ls_lanes_op base; /* base; must be first */
     int channels;
     bool fuse_relu, fuse_add;
-    size_t plane; /* number of vectors of a channel of a group */
+    size_t plane; /* number of vectors of a channel of a packet */
     double n;     /* number of values per channel */
     float epsilon;
     channel channel[]; /* [channels] */
 } norm_op;
 
-/* Returns the offset in floats of channel c in a group. */
-static size_t plane_at(const norm_op *op, int c, int group)
+/* Returns the offset in floats of channel c in a packet. */
+static size_t plane_at(const norm_op *op, int c, int packet)
 {
-    return ((size_t)group * (size_t)op->channels + (size_t)c) * op->plane * LS_LANES;
+    return ((size_t)packet * (size_t)op->channels + (size_t)c) * op->plane * LS_LANES;
 }
 
 static double sum_lanes(const double *lane, int rows)
@@ -73,7 +71,7 @@ static void add_piece(const norm_op *op, moments *m, const float *x, size_t coun
 static moments moments_of(const norm_op *op, int c)
 {
     moments m = {0};
-    for (int g = 0; g < op->base.groups; g++) {
+    for (int g = 0; g < op->base.packets; g++) {
         const float *x = (const float *)op->base.b.x + plane_at(op, c, g);
         for (size_t i = 0; i < op->plane; i += PIECE)
             add_piece(op, &m, x + i * LS_LANES, op->plane - i < PIECE ? op->plane - i : PIECE,
@@ -132,7 +130,7 @@ static void forward_channel(void *arg, uint32_t c)
     norm_op *op = arg;
     const ls_op_buffers *b = &op->base.b;
     settle_forward(op, (int)c, op->base.flags);
-    for (int g = 0; g < op->base.groups; g++) {
+    for (int g = 0; g < op->base.packets; g++) {
         const size_t at = plane_at(op, (int)c, g);
         op->base.kernels->normalise(op->plane, &op->channel[c].norm, (const float *)b->x + at,
                                     op->fuse_add ? (const float *)b->x2 + at : NULL,
@@ -183,14 +181,14 @@ static int norm_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-static ls_lanes_norm_pass pass_of(const norm_op *op, int c, int group)
+static ls_lanes_norm_pass pass_of(const norm_op *op, int c, int packet)
 {
     const ls_op_buffers *b = &op->base.b;
-    const size_t at = plane_at(op, c, group);
+    const size_t at = plane_at(op, c, packet);
     const ls_lanes_mask with_relu = op->fuse_add ? LS_LANES_MASK_Y : LS_LANES_MASK_X;
     return (ls_lanes_norm_pass){
         .n = op->plane,
-        .rows = ls_lanes_rows_of(op->base.op.y.rows, group),
+        .rows = ls_lanes_rows_of(op->base.op.y.rows, packet),
         .mask = op->fuse_relu ? with_relu : LS_LANES_MASK_NONE,
         .norm = op->channel[c].norm,
         .x = (const float *)b->x + at,
@@ -206,7 +204,7 @@ static ls_lanes_norm_pass pass_of(const norm_op *op, int c, int group)
 static void sums_of(const norm_op *op, int c, double *sum_g, double *sum_gx)
 {
     *sum_g = *sum_gx = 0;
-    for (int g = 0; g < op->base.groups; g++) {
+    for (int g = 0; g < op->base.packets; g++) {
         ls_lanes_norm_pass whole = pass_of(op, c, g);
         double lane[2 * LS_LANES];
         op->base.kernels->norm_sums(&whole, lane);
@@ -226,7 +224,7 @@ static void backward_channel(void *arg, uint32_t item)
     sums_of(op, c, &sum_g, &sum_gx);
     b->grad[0][c] = (add ? b->grad[0][c] : 0.0f) + (float)(sum_gx * inverse);
     b->grad[1][c] = (add ? b->grad[1][c] : 0.0f) + (float)sum_g;
-    for (int g = 0; op->base.needs_dx && g < op->base.groups; g++) {
+    for (int g = 0; op->base.needs_dx && g < op->base.packets; g++) {
         ls_lanes_norm_pass pass = pass_of(op, c, g);
         pass.a = (float)slope;
         pass.b = (float)(-slope * inverse * inverse * sum_gx / op->n);

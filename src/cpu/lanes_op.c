@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The layout `lanes`, and the functions that all ops on tensors in lanes share. A row is an example
- * of the batch. A group is sixteen rows, one in each lane of a vector (lanes_op.h). */
+/* The layout `lanes`, and the functions that all ops on tensors in lanes share. */
 #include "cpu/lanes_op.h"
 
 #include "base/error.h"
@@ -13,15 +12,15 @@
 
 const ls_layout ls_layout_lanes = {.number = LS_LAYOUT_LANES};
 
-/* Returns the number of groups of sixteen that `rows` rows take. */
-static size_t groups_of(int rows)
+/* Returns the number of packets of sixteen that `rows` rows take. */
+static size_t packets_of(int rows)
 {
     return ((size_t)rows + LS_LANES - 1) / LS_LANES;
 }
 
 size_t ls_lanes_bytes(int rows, int c, int h, int w)
 {
-    return groups_of(rows) * LS_LANES * (size_t)c * (size_t)h * (size_t)w * sizeof(float);
+    return packets_of(rows) * LS_LANES * (size_t)c * (size_t)h * (size_t)w * sizeof(float);
 }
 
 ls_tensor ls_lanes_tensor(const ls_tensor *like)
@@ -79,7 +78,7 @@ ls_lanes_op *ls_lanes_op_alloc(size_t size, const ls_op_impl *impl, const ls_cpu
     op->host = device->host;
     op->kernels = device->kernels;
     op->team = device->team;
-    op->groups = (int)groups_of(desc->x.rows);
+    op->packets = (int)packets_of(desc->x.rows);
     op->training = desc->training;
     op->needs_dx = desc->needs_dx;
     op->op.kernel = "plain C";

@@ -1,30 +1,28 @@
 /* SPDX-License-Identifier: MIT */
-/* The common part of ops on tensors in lanes. A lane is one of the sixteen positions of a vector.
+/* The common part of ops on tensors in lanes.
  *
  * Why lanes. Libraries that put channels into vector registers pad the channels to sixteen. Then 20
- * channels cost as much as 32. Here a register holds the same element of sixteen rows (examples of
- * the batch) instead. Therefore any number of channels and any filter size, stride and padding use
- * whole registers:
+ * channels cost as much as 32. Here a register holds the same element of sixteen rows instead.
+ * Therefore any number of channels and any filter size, stride and padding use whole registers:
  *
  *                    lane 0   lane 1         lane 15
  *     element 0      row 0    row 1    …     row 15      sixteen floats: one vector
  *     element 1      row 0    row 1    …     row 15      the next vector
- *     …                                                  all elements of one group
+ *     …                                                  all elements of one packet
  *
  * Words that all files of this directory use:
  *
- *     row        one example of the batch, such as an image. A line of pixels of an image is an
- *                *image row*.
+ *     row        one example of the batch. A line of pixels of an image is an *image row*.
  *     vector     sixteen adjacent floats in memory. A CPU with shorter registers needs several
  *                *parts*, that is registers, for a vector (kernels/vec.inc).
  *     lane       a position 0 … 15 in a vector
- *     group      sixteen consecutive rows, one in each lane; the last group can be partly filled.
- *                (The groups of a grouped convolution are groups of channels; see lanes_groups.c.)
+ *     packet     sixteen consecutive rows, one in each lane; the last packet can be partly filled
  *     in lanes   stored as the layout `lanes` below
- *     block      two groups: 32 rows (LS_LANES_BLOCK_GROUPS). Gradients of parameters are summed
+ *     block      two packets: 32 rows (LS_LANES_BLOCK_PACKETS). Gradients of parameters are summed
  *                over a block. That sum is then added to the sum of the earlier blocks.
  *     kernel     a function that loops over memory (kernels/). Kernels are compiled once per
- *                instruction set; the set is chosen at run time.
+ *                instruction set; the set is chosen at run time. In messages, and in the public
+ *                headers, "kernel" means the filter.
  *     filter     the kh × kw weights of a convolution for one input and one output channel, which
  *                other libraries call a kernel. A *tap* is one of these weights.
  *     eight      a set of eight output channels whose weights are stored side by side
@@ -51,7 +49,7 @@
 
 /* Layouts of tensors in the CPU back end, as ls_tensor.layout names them:
  *
- *     lanes   [ceil(rows/16)][c][h][w][16]: sixteen rows side by side. If the last group is partly
+ *     lanes   [ceil(rows/16)][c][h][w][16]: sixteen rows side by side. If the last packet is partly
  *             filled, its other lanes hold finite numbers in activations and zeros in gradients.
  *     few     for batches of one to eight rows (see few.h)
  *     flat    for the gathered rows of such batches (see few.h)
@@ -63,8 +61,8 @@
 enum { LS_LAYOUT_LANES = 1, LS_LAYOUT_FEW, LS_LAYOUT_FLAT };
 
 struct ls_layout {
-    char number; /* identity of the layout, LS_LAYOUT_… */
-    /* Of the output of an op for few rows (few.h), which has a structure of its own: how many such
+    char number; /* identity of the layout, LS_LAYOUT_* */
+    /* For the output of an op for few rows (few.h), which has a structure of its own: how many such
      * ops the device had created before, plus 1; and the op in lanes that the op contains, if this
      * op can compute the batch norm that reads the output (ls_few_finisher), else NULL. */
     uint64_t order;
@@ -97,7 +95,7 @@ typedef struct ls_lanes_op {
     const ls_lanes_kernels *kernels;
     ls_team *team; /* NULL: the worker's thread alone */
     ls_op_buffers b;
-    int groups; /* number of groups of rows */
+    int packets; /* number of packets of rows */
     int training, needs_dx;
     /* The passes of the op. `gradients` computes the gradients of the parameters. A pass that the
      * op does not have is zeroed. */
@@ -136,8 +134,7 @@ int ls_lanes_op_finish(ls_op **out, ls_lanes_op *op, const ls_op_desc *desc, ls_
 /* Sets the sizes of the op's parameters. Parameter 0 is the weights: `elements` numbers for each of
  * `outputs` outputs. If `bias` is set, parameter 1 has one number per output. The weights are
  * stored as [ceil(outputs / block)][elements][block], zero-padded. `block` is the number of outputs
- * whose weights lie side by side (not a block of rows). If `block` is 1, the weights are
- * row-major. */
+ * whose weights lie side by side; 1: the weights are row-major. */
 void ls_lanes_op_set_params(ls_lanes_op *op, int outputs, int elements, int block, bool bias);
 
 /* Returns the index of element e of output o in parameter 0. */
@@ -177,10 +174,10 @@ int ls_lanes_op_export(ls_op *base, int index, float *dst, const void *src, ls_e
 /* Returns true if the op has a second input. */
 bool ls_lanes_has_x2(const ls_op_desc *desc);
 
-/* Returns the number of rows in a group: sixteen, or fewer in the last group. */
-static inline int ls_lanes_rows_of(int rows, int group)
+/* Returns the number of rows in a packet: sixteen, or fewer in the last packet. */
+static inline int ls_lanes_rows_of(int rows, int packet)
 {
-    int left = rows - group * LS_LANES;
+    int left = rows - packet * LS_LANES;
     return left < LS_LANES ? left : LS_LANES;
 }
 

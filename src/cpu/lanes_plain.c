@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* An op for plain (row-major) inputs. Rows that a caller passes are plain, and so is the output of
- * an export op, whose task is this conversion. The op contains an op in lanes (lanes_op.h), the
- * *inner op*. It copies its inputs into lanes before the inner op's forward, and copies their
- * gradients back after the inner op has computed them.
+/* An op for plain (row-major) inputs. The op contains an op in lanes (lanes_op.h), the *inner op*.
+ * It copies its inputs into lanes before the inner op's forward, and copies their gradients back
+ * after the inner op has computed them.
  *
  * Buffers; parts that are not needed are left out. `saved` is [x in lanes][x2 in lanes][the inner
  * op's saved memory]. `scratch` is [dx in lanes][dx2 in lanes][the inner op's scratch memory]. */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Ops that compute element by element: the activation functions, addition, products and dropout.
- * Also export,
- * which copies to row-major order. A vector is sixteen adjacent floats; a lane is one of its
- * positions; a row is an example of the batch (lanes_op.h). */
+ * Also export, which copies to row-major order. */
 #include "base/error.h"
 #include "base/rng.h"
 #include "cpu/few.h"
@@ -184,7 +182,7 @@ static void multiply(size_t count, const float *x, const float *x2, float *y)
 static void clear_empty(const ls_lanes_op *op, void *lanes, int pixels, size_t first, size_t count)
 {
     float *y = lanes;
-    const size_t full = (size_t)op->groups - 1, used = (size_t)op->op.y.rows - full * LS_LANES,
+    const size_t full = (size_t)op->packets - 1, used = (size_t)op->op.y.rows - full * LS_LANES,
                  begin = full * (size_t)op->op.y.c * (size_t)pixels;
     for (size_t v = first < begin ? begin : first; v < first + count; v++)
         for (size_t l = used; l < LS_LANES; l++)
@@ -211,7 +209,7 @@ static void multiply_some_back(void *arg, uint32_t item)
     clear_empty(op, op->b.dx2, op->op.y.h * op->op.y.w, first, n);
 }
 
-/* Multiplies the pixels of a channel of a group by the channel's vector of x2. In the layout `few`
+/* Multiplies the pixels of a channel of a packet by the channel's vector of x2. In the layout `few`
  * a plane is sixteen channels of a row instead. */
 static void scale_plane(const multiply_op *op, size_t plane)
 {
@@ -273,8 +271,8 @@ int ls_cpu_multiply_create(ls_op **out, ls_cpu_device *device, const ls_op_desc 
     op->forward = (ls_lanes_pass){multiply_some, items(op)};
     op->dx = (ls_lanes_pass){multiply_some_back, items(op)};
     if (pixels > 1) {
-        op->forward = (ls_lanes_pass){scale_lanes, (uint32_t)(op->groups * x->c)};
-        op->dx = (ls_lanes_pass){scale_lanes_back, (uint32_t)(op->groups * x->c)};
+        op->forward = (ls_lanes_pass){scale_lanes, (uint32_t)(op->packets * x->c)};
+        op->dx = (ls_lanes_pass){scale_lanes_back, (uint32_t)(op->packets * x->c)};
     }
     return ls_lanes_op_finish(out, op, desc, err);
 }

@@ -1,37 +1,36 @@
 /* SPDX-License-Identifier: MIT */
-/* The pool op. A group is sixteen rows (examples) that are stored side by side, one in each lane of
- * a vector (lanes_op.h). */
+/* The pool op. */
 #include "base/error.h"
 #include "cpu/few.h"
 
 typedef struct pool_op {
     ls_lanes_op base; /* base; must be first */
     ls_lanes_pool pool;
-    size_t x_group, y_group; /* floats of a group */
+    size_t x_packet, y_packet; /* floats of a packet */
 } pool_op;
 
 /* Returns the memory for the position of each maximum in its window; NULL if it is not saved. */
-static uint16_t *which_of(const pool_op *op, uint32_t group)
+static uint16_t *which_of(const pool_op *op, uint32_t packet)
 {
     if (!op->base.op.saved_bytes)
         return NULL;
-    return (uint16_t *)op->base.b.saved + group * op->y_group;
+    return (uint16_t *)op->base.b.saved + packet * op->y_packet;
 }
 
-static void forward_group(void *arg, uint32_t group)
+static void forward_packet(void *arg, uint32_t packet)
 {
     const pool_op *op = arg;
-    op->base.kernels->pool_forward(&op->pool, (const float *)op->base.b.x + group * op->x_group,
-                                   (float *)op->base.b.y + group * op->y_group,
-                                   which_of(op, group));
+    op->base.kernels->pool_forward(&op->pool, (const float *)op->base.b.x + packet * op->x_packet,
+                                   (float *)op->base.b.y + packet * op->y_packet,
+                                   which_of(op, packet));
 }
 
-static void backward_group(void *arg, uint32_t group)
+static void backward_packet(void *arg, uint32_t packet)
 {
     const pool_op *op = arg;
-    op->base.kernels->pool_backward(&op->pool, (const float *)op->base.b.dy + group * op->y_group,
-                                    which_of(op, group),
-                                    (float *)op->base.b.dx + group * op->x_group);
+    op->base.kernels->pool_backward(&op->pool, (const float *)op->base.b.dy + packet * op->y_packet,
+                                    which_of(op, packet),
+                                    (float *)op->base.b.dx + packet * op->x_packet);
 }
 
 /* Forward of few rows (few.h): sixteen channels in the lanes. */
@@ -81,12 +80,12 @@ int ls_cpu_pool_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
     pool_op *op = (pool_op *)base;
     op->pool = p;
     ls_lanes_op_set_y(base, p.c, p.oh, p.ow);
-    base->forward = (ls_lanes_pass){forward_group, (uint32_t)base->groups};
-    base->dx = (ls_lanes_pass){backward_group, (uint32_t)base->groups};
-    op->x_group = (size_t)p.c * (size_t)p.ih * (size_t)p.iw * LS_LANES;
-    op->y_group = (size_t)p.c * (size_t)p.oh * (size_t)p.ow * LS_LANES;
+    base->forward = (ls_lanes_pass){forward_packet, (uint32_t)base->packets};
+    base->dx = (ls_lanes_pass){backward_packet, (uint32_t)base->packets};
+    op->x_packet = (size_t)p.c * (size_t)p.ih * (size_t)p.iw * LS_LANES;
+    op->y_packet = (size_t)p.c * (size_t)p.oh * (size_t)p.ow * LS_LANES;
     if (base->training && p.p.max)
-        base->op.saved_bytes = (size_t)base->groups * op->y_group * sizeof(uint16_t);
+        base->op.saved_bytes = (size_t)base->packets * op->y_packet * sizeof(uint16_t);
     base->few = forward_few;
     return ls_lanes_op_finish(out, base, desc, err);
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Winograd's algorithm for convolutions: plans of the passes, and their execution by a team of
- * threads. A *tile* is m × m outputs, which the algorithm computes from the *values* (transformed
- * numbers) at a number of *points*. A *block* is the tiles that a pass processes at a time. A
- * *step* is a distance in memory, in floats. (See wino.h.) */
+ * threads. wino.h explains the words. */
 #include "cpu/wino.h"
 
 #include <lockstep/split.h>
@@ -48,15 +46,9 @@ static int most_tiles(const ls_wino *w)
     return (int)(bytes / tile);
 }
 
-static int block_tiles(const ls_wino *w)
+void ls_wino_fit(ls_wino *w, int packets)
 {
-    const int most = most_tiles(w) / FEWEST * FEWEST;
-    return most < FEWEST ? FEWEST : most;
-}
-
-void ls_wino_fit(ls_wino *w, int groups)
-{
-    const int tiles = groups * w->y.down * w->y.across;
+    const int tiles = packets * w->y.down * w->y.across;
     if (tiles <= most_tiles(w))
         ls_wino_set_block(w, tiles);
 }
@@ -74,7 +66,7 @@ static ls_wino_image image_of(int channels, int h, int w)
     ls_wino_image image = {.channels = channels, .h = h, .w = w, .to = channels};
     image.line = (size_t)w * 16;
     image.channel = (size_t)h * image.line;
-    image.group = (size_t)channels * image.channel;
+    image.packet = (size_t)channels * image.channel;
     return image;
 }
 
@@ -92,7 +84,8 @@ void ls_wino_init(ls_wino *w, const ls_wino_kernels *kernels, int form, const ls
      * whose weights lie side by side) by inputs, rounded up to an even number. */
     w->point_weights = point_floats(to_multiple(s->in, 8) * to_multiple(s->out, 8));
     w->point_gradient = point_floats((size_t)s->in * to_multiple(s->out, 16));
-    ls_wino_set_block(w, block_tiles(w));
+    const int most = most_tiles(w) / FEWEST * FEWEST;
+    ls_wino_set_block(w, most < FEWEST ? FEWEST : most);
 }
 
 /* Swaps inputs and outputs for a spread pass. The tiles remain tiles of y. */
@@ -126,10 +119,10 @@ void ls_wino_init_data(ls_wino *w, const ls_wino_kernels *kernels, int form, con
 }
 
 void ls_wino_init_gradient(ls_wino *w, const ls_wino_kernels *kernels, int form,
-                           const ls_wino_shape *s, int groups)
+                           const ls_wino_shape *s, int packets)
 {
     ls_wino_init(w, kernels, form, s);
-    const int tiles = w->most = groups * w->y.down * w->y.across;
+    const int tiles = w->most = packets * w->y.down * w->y.across;
     w->whole = (size_t)s->in * (size_t)s->out >= 32 * (size_t)tiles * (size_t)(s->in + s->out);
     if (w->whole)
         ls_wino_set_block(w, tiles);
@@ -160,10 +153,9 @@ size_t ls_wino_conv_floats(const ls_wino *w)
     return apart > blocks ? apart : blocks;
 }
 
-/* A gradient of the weights is computed for a *part* of the outputs, PART_OUT of them, at a time,
- * so that the panels of all points stay in the cache. (A panel is values of dy in another order;
- * wino.h.) If all tiles are one block (ls_wino.whole), a part also has only PART_IN inputs.
- * PART_POINT: step from one point to the next in the values of such a part. */
+/* A gradient of the weights is computed for a *part* of PART_OUT outputs at a time, so that the
+ * panels of all points stay in the cache. If all tiles are one block (ls_wino.whole), a part has
+ * only PART_IN inputs. PART_POINT: step from one point to the next in a part's values. */
 #define PART_OUT 48
 #define PART_IN 32
 #define PART_POINT (PART_OUT * PART_IN + 5 * 16)
@@ -474,9 +466,9 @@ static void conv_by_blocks(wino_pass *p)
 }
 
 /* Returns the number of parts into which the tiles of a pass are divided; 0: the team divides each
- * block instead. The parts are as large as a block, or smaller, so that every thread gets the same
- * number of them. In a spread pass a part is one or more groups, because neighbouring tiles of a
- * group are added to the same pixels. */
+ * block instead. The parts are at most as large as a block, so that every thread gets equally many.
+ * In a spread pass a part is whole packets, whose neighbouring tiles are added to the same
+ * pixels. */
 static uint32_t parts_of(const ls_wino *w, int tiles)
 {
     const uint32_t threads = (uint32_t)ls_team_size(w->team);
@@ -492,10 +484,10 @@ static uint32_t parts_of(const ls_wino *w, int tiles)
     return many || parts < threads ? 0 : parts;
 }
 
-void ls_wino_conv(const ls_wino *w, int groups, float *y, const float *x,
+void ls_wino_conv(const ls_wino *w, int packets, float *y, const float *x,
                   const ls_wino_finish *finish, const float *values, float *memory)
 {
-    const int tiles = groups * w->y.down * w->y.across;
+    const int tiles = packets * w->y.down * w->y.across;
     wino_pass p = {.w = w,
                    .x = x,
                    .y = y,
@@ -621,7 +613,7 @@ static void gradient_by_blocks(wino_pass *p)
     ls_team_run(w->team, (uint32_t)(w->y.channels + 15) / 16, transform_gradient, p);
 }
 
-void ls_wino_gradient(const ls_wino *w, int groups, float *gradient, const float *x,
+void ls_wino_gradient(const ls_wino *w, int packets, float *gradient, const float *x,
                       const float *dy, int add, float *work)
 {
     wino_pass p = {.w = w,
@@ -630,7 +622,7 @@ void ls_wino_gradient(const ls_wino *w, int groups, float *gradient, const float
                    .y = gradient,
                    .add = add,
                    .memory = work,
-                   .tiles = groups * w->y.down * w->y.across};
+                   .tiles = packets * w->y.down * w->y.across};
     if (blocks_with_sums(w))
         gradient_by_sums(&p);
     else

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Convolutions of stride 1 by Winograd's algorithm, and their gradients, in lanes. A *lane* is one
- * of the sixteen positions of a vector. A *group* is sixteen images, one in each lane. A *step* is
- * a distance in memory, in floats. An *eight* is a set of eight output channels whose weights are
- * stored side by side (lanes_op.h). A *filter* is the r × r weights of a convolution for one input
- * and one output channel; a *tap* is one of these weights. A *kernel* is a function that loops over
- * memory.
+/* Convolutions of stride 1 by Winograd's algorithm, and their gradients, in lanes (lanes_op.h).
  *
  * The algorithm. F(m×m, r×r) computes a *tile*, m × m outputs of a convolution with an r × r
  * filter. A convolution is a product of polynomials. A product of polynomials can be computed from
@@ -35,8 +30,7 @@
  *     values of weights                     [points][ceil(out/8)][in, even][8]
  *     values of the weights' gradient       [points][ceil(out/16)][in][16]
  *
- * A *step* is a distance in memory, in floats. The caller chooses the step from one point to the
- * next. For the gradient of the weights, values
+ * The caller chooses the step from one point to the next. For the gradient of the weights, values
  * of dy are stored in another order: [points][ceil(out/16)][tiles][lane][16 outputs]. There sixteen
  * output channels lie side by side instead of sixteen images. A *panel* is the part of these values
  * for one point and sixteen output channels.
@@ -62,23 +56,23 @@
  * last one. */
 enum { LS_WINO_2_3, LS_WINO_4_3, LS_WINO_2_5, LS_WINO_2_5_HALVES, LS_WINO_FORMS };
 
-/* The images of a tensor as tiles. A tile is the same square of all sixteen images of its group.
- * Tiles are numbered consecutively through all groups. Within a group they are numbered image row
- * by image row, from left to right. Tile (y, x) of a group covers pixels from (y·m − top, x·m −
+/* The images of a tensor as tiles. A tile is the same square of all sixteen images of its packet.
+ * Tiles are numbered consecutively through all packets. Within a packet they are numbered image row
+ * by image row, from left to right. Tile (y, x) of a packet covers pixels from (y·m − top, x·m −
  * left) on. */
 typedef struct ls_wino_image {
     int channels, h, w; /* h, w: pixels; the image is surrounded by zeros */
     int from, to;       /* the channels to transform, from … to − 1; initially all */
     int top, left;      /* padding above and to the left, 0 … r − 1 */
     int down, across;   /* number of tiles from top to bottom and from left to right of an image */
-    /* steps from one group, channel and image row to the next; the step of a pixel is 16 floats */
-    size_t group, channel, line;
+    /* steps from one packet, channel and image row to the next; the step of a pixel is 16 floats */
+    size_t packet, channel, line;
 } ls_wino_image;
 
 /* The operations on a pixel of y after its sum has been computed. */
 typedef struct ls_wino_finish {
     const float *bias; /* may be NULL */
-    uint8_t *mask;     /* [group][channel][h][w] receives the signs before the relu; may be NULL */
+    uint8_t *mask;     /* [packet][channel][h][w] receives the signs before the relu; may be NULL */
     int relu;
     int pool; /* non-zero: average over windows of 2 × 2 */
 } ls_wino_finish;
@@ -127,7 +121,7 @@ typedef struct ls_wino_kernels {
     void (*dy[LS_WINO_FORMS])(ls_wino_values values, const ls_wino_image *image, const float *dy,
                               int first, int count);
     /* dx += the pixels that result from the tiles' values, tile by tile. Before it adds the first
-     * tile of a group, the function sets dx of the group to zero. */
+     * tile of a packet, the function sets dx of the packet to zero. */
     void (*spread[LS_WINO_FORMS])(float *dx, const ls_wino_image *image, ls_wino_values values,
                                   int first, int count);
     /* panels ← transformed dy: for each point [ceil(outputs/16)][count][lane][16], with zeros
@@ -140,7 +134,7 @@ typedef struct ls_wino_kernels {
     void (*gradient[LS_WINO_FORMS])(float *weights, size_t eight_step, const float *values,
                                     size_t point, int from, int outputs, int add);
 
-    /* For few rows. A group of `image` is one row, and a channel is a sixteen of channels. The
+    /* For few rows. A packet of `image` is one row, and a channel is a sixteen of channels. The
      * other forms, which forward does not use, are NULL.
      *
      * y ← values transformed back, followed by the operations of `outputs`. Those of its arrays
@@ -164,7 +158,7 @@ typedef struct ls_wino_kernels {
 
 /* ---- the passes ------------------------------------------------------------------------------ */
 
-/* A pass computes y, dx or the gradient of the weights. It goes through the tiles of all groups in
+/* A pass computes y, dx or the gradient of the weights. It goes through the tiles of all packets in
  * blocks of tiles. A block is so small that the values of its inputs and outputs stay in the L2
  * cache between the transforms and the products.
  *
@@ -172,7 +166,7 @@ typedef struct ls_wino_kernels {
  * that they stay in the cache of its core.
  *
  *     y, dx         by tiles, in one job: a thread takes consecutive tiles through all three parts
- *                   of the algorithm. A spread pass (see below) is divided by groups.
+ *                   of the algorithm. A spread pass (see below) is divided by packets.
  *     gradient      by blocks, in two jobs: a thread computes the values of the gradient of one
  *                   block (*sums*), for all outputs or for some of them. Then the threads add up
  *                   the blocks' sums in ascending order, and transform them.
@@ -194,7 +188,7 @@ typedef struct ls_wino_kernels {
  *                   takes fewer products if y has fewer tiles than x, for example without padding.
  *
  * The result of a row depends on that row and the weights alone. In a spread pass the tiles of a
- * group are added to dx in ascending order, also across blocks.
+ * packet are added to dx in ascending order, also across blocks.
  *
  * The gradient of the weights adds up the blocks in ascending order. In the last layers of a
  * network the values of this gradient take more memory than the values of all images. In such a
@@ -218,7 +212,7 @@ typedef struct ls_wino {
     int whole;      /* non-zero: the gradient of the weights takes all tiles as one block */
     int block;      /* number of tiles of a block */
     int most;       /* gradient: largest number of tiles of a call */
-    /* the inputs and the outputs of the pass; the caller may change their steps group, channel and
+    /* the inputs and the outputs of the pass; the caller may change their steps packet, channel and
      * line */
     ls_wino_image x, y;
     int tiles; /* step from one channel of a block's values to the next, in tiles */
@@ -234,17 +228,17 @@ void ls_wino_init(ls_wino *w, const ls_wino_kernels *kernels, int form, const ls
 void ls_wino_init_data(ls_wino *w, const ls_wino_kernels *kernels, int form,
                        const ls_wino_shape *shape);
 
-/* Plans the gradient of the weights. Each call of ls_wino_gradient will process `groups` groups at
- * most. Sets the steps of x and y as ls_wino_init does. */
+/* Plans the gradient of the weights. Each call of ls_wino_gradient will process `packets` packets
+ * at most. Sets the steps of x and y as ls_wino_init does. */
 void ls_wino_init_gradient(ls_wino *w, const ls_wino_kernels *kernels, int form,
-                           const ls_wino_shape *shape, int groups);
+                           const ls_wino_shape *shape, int packets);
 
 /* Sets the number of tiles of a block, at least 1. The results of ls_wino_conv do not depend on
  * this number. */
 void ls_wino_set_block(ls_wino *w, int tiles);
 
-/* Makes all tiles of `groups` groups one block, if their values fit the cache. */
-void ls_wino_fit(ls_wino *w, int groups);
+/* Makes all tiles of `packets` packets one block, if their values fit the cache. */
+void ls_wino_fit(ls_wino *w, int packets);
 
 /* Returns the number of floats of the transformed weights. */
 size_t ls_wino_weight_floats(const ls_wino *w);
@@ -256,14 +250,14 @@ size_t ls_wino_gradient_floats(const ls_wino *w);
 /* Transforms the weights and stores them to `values`. */
 void ls_wino_weights(const ls_wino *w, float *values, const float *weights);
 
-/* Computes y of `groups` groups: the convolution of x with the weights, followed by the operations
- * of `finish`. `values` are the weights as ls_wino_weights has transformed them. */
-void ls_wino_conv(const ls_wino *w, int groups, float *y, const float *x,
+/* Computes y of `packets` packets: the convolution of x with the weights, followed by the
+ * operations of `finish`. `values` are the weights as ls_wino_weights has transformed them. */
+void ls_wino_conv(const ls_wino *w, int packets, float *y, const float *x,
                   const ls_wino_finish *finish, const float *values, float *memory);
 
 /* Computes the gradient of the weights from x and dy, the gradient of y. Stores it to `gradient`,
  * or adds it there if `add` is non-zero. */
-void ls_wino_gradient(const ls_wino *w, int groups, float *gradient, const float *x,
+void ls_wino_gradient(const ls_wino *w, int packets, float *gradient, const float *x,
                       const float *dy, int add, float *work);
 
 #endif

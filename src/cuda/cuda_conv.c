@@ -2,10 +2,9 @@
 /* Convolution (in messages, `kernel` is its filter), with a bias, a relu and pooling. Weights are
  * stored as [out][kh][kw][c / groups], where `groups` is the number of groups of channels.
  *
- * With fused pooling, forward runs the library's convolution and then a kernel that pools. The
- * pooling kernel applies the relu before it pools. It also adds the bias, unless the convolution's
- * plan does so. Backward begins with one kernel that computes the gradient of the convolution's
- * result and the gradient of the bias.
+ * With fused pooling, forward runs the library's convolution and then a kernel that applies the
+ * relu and pools, and adds the bias unless the convolution's plan does so. Backward begins with one
+ * kernel that computes the gradient of the convolution's result and the gradient of the bias.
  *
  * If the plans run Lockstep's own kernels for few channels (own_conv.h), which is usual for the
  * first convolution, forward is one kernel. The gradients of the weights and of the bias come

@@ -209,10 +209,10 @@ static inline cudaStream_t ls_cuda_stream(const ls_cuda_device *device, ls_strea
     return ls_cuda_stream_of(device, stream)->cuda;
 }
 
-/* Makes `args` available to the kernels that the caller enqueues next, and sets *out to the GPU
- * memory from which these kernels read the arguments. Enqueues a small kernel that copies the
- * arguments, unless the same arguments are there already. Never waits. While the stream is captured
- * into a graph, enqueues nothing, because each launch of the graph copies the arguments. */
+/* Makes `args` available to the kernels that the caller enqueues next, in the GPU memory *out.
+ * Enqueues a small kernel that copies them, unless they are there already. Never waits. While the
+ * stream is captured into a graph, enqueues nothing, because each launch of the graph copies the
+ * arguments. */
 int ls_cuda_args(const ls_k_args **out, ls_cuda_device *device, ls_stream *stream,
                  const ls_step_args *args, ls_error *err);
 
@@ -220,10 +220,9 @@ int ls_cuda_args(const ls_k_args **out, ls_cuda_device *device, ls_stream *strea
  * returns the first error of the enqueued work. Bad data that a kernel has found is an error of
  * this kind. */
 int ls_cuda_sync(ls_device *device, ls_stream *stream, ls_error *err);
-/* Sets *out to true if the work that was enqueued before `event` was recorded is done, else to
- * false. Does not wait. `event` is an event of the CUDA library. (ls_cuda_reached does the same for
- * an event of the device table, and also returns an error if a kernel has found bad data.) `what`:
- * name of the work for messages. Errors: those of cuda_check. */
+/* Sets *out to whether the work that was enqueued before `event`, an event of the CUDA library, is
+ * done. Does not wait. (ls_cuda_reached does it for an event of the device table, and finds bad
+ * data too.) `what`: name of the work for messages. Errors: those of cuda_check. */
 int ls_cuda_passed(bool *out, ls_cuda_device *device, cudaEvent_t event, const char *what,
                    ls_error *err);
 

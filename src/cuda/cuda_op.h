@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The parts that all ops of the CUDA back end share. A row is an example of the batch. In names,
- * `half` means bf16.
+/* The parts that all ops of the CUDA back end share. In names, `half` means bf16.
  *
  * Tensors are dense and have one of three *forms*: fp32 row-major (layout NULL), fp32 channels
  * last, [rows][h][w][c], and bf16 channels last. The *order* of a tensor is row-major or channels
@@ -25,10 +24,9 @@
 
 typedef struct ls_cuda_op ls_cuda_op;
 
-/* A pass is one call of an op's forward or backward. A function of this type enqueues the work of a
- * pass on `on`, which is never NULL. op->flags are the flags of the call. The caller has already
- * enqueued the conversion of the inputs to the op's form. Afterwards it enqueues the conversion of
- * the inputs' gradients to the caller's form. */
+/* Enqueues the work of a pass, one call of an op's forward or backward, on `on`, which is never
+ * NULL. op->flags are the flags of the call. The caller has enqueued the conversion of the inputs
+ * to the op's form, and then enqueues that of their gradients. */
 typedef int ls_cuda_pass(ls_cuda_op *op, ls_stream *on, ls_error *err);
 /* Does the same as an ls_cuda_pass, for a pass that fails only if a kernel cannot be enqueued. */
 typedef cudaError_t ls_cuda_kernels(ls_cuda_op *op, cudaStream_t on);
@@ -165,9 +163,8 @@ const void *ls_cuda_x2(const ls_cuda_op *op);
 void *ls_cuda_dx(const ls_cuda_op *op);
 void *ls_cuda_dx2(const ls_cuda_op *op);
 
-/* Returns true for windows of 2 × 2 with stride 2 and no padding (*quads*), which have kernels of
- * their own.
- */
+/* Returns true for windows of 2 × 2 with stride 2 and no padding (quads), which have kernels of
+ * their own. */
 bool ls_cuda_pools_quads(const ls_pool2d *pool);
 /* Returns the arguments of the kernels for quads; x is the tensor that is pooled. */
 ls_k_quads ls_cuda_quads_of(const ls_tensor *x, const ls_pool2d *pool, int relu, int half);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The timeline of a GPU: the device table's spans_begin, spans_take and spans_end. A *span* is one
- * kernel or copy on a stream, with its name, begin and end.
+/* The timeline of a GPU: the device table's spans_begin, spans_take and spans_end. A span is one
+ * kernel or copy on a stream.
  *
  * CUPTI is NVIDIA's library that records kernels and copies. CUPTI has one state for the whole
  * process, and its callbacks have no user argument. Therefore this file has one *collector* for all
- * devices; it is the back end's only state outside a device. When the first timeline begins, the
- * collector allocates buffers. CUPTI asks for a buffer, fills it with records, and returns it on a
- * thread of its own. The collector converts each record of the buffer to a span of the device whose
- * stream the record names. Then the buffer is free for CUPTI again.
+ * devices; it is the back end's only state outside a device. CUPTI asks for a buffer of the
+ * collector, fills it with records, and returns it on a thread of its own. The collector converts
+ * each record to a span of the device whose stream the record names.
  *
  * Memory is bounded: LS_CUDA_SPAN_BUFFERS buffers, and LS_CUDA_SPANS spans of each device between
  * two calls of spans_take. Spans that exceed these limits are counted as lost. A record can name an

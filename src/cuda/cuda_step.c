@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The ops of a training step that are no layers:
- * - the gather, which copies dataset rows (examples) into a batch in channels-last order
+ * - the gather, which copies dataset rows into a batch in channels-last order
  * - the losses: softmax with cross-entropy, and the losses of target vectors
- * - the ops over whole arenas (arrays of all parameters, or of all gradients): optimizers,
- * clipping, running statistics and digests */
+ * - the ops over whole arenas: optimizers, clipping, running statistics and digests */
 #include "base/augment.h"
 #include "cuda/cuda_op.h"
 

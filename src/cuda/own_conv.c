@@ -3,7 +3,7 @@
 
 enum {
     FIRST_TAPS = 32,    /* most taps with which the kernels run without being measured */
-    MOST_OUT = 1 << 16, /* so that a grid has at most 65,535 tiles of channels */
+    MOST_OUT = 1 << 16, /* a grid then has at most 65,535 tiles of channels */
     CHUNK = 4           /* output channels of a thread */
 };
 

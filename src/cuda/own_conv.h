@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Lockstep's own kernels for convolutions of few channels (kernels/kernels.h, ls_k_conv): which
  * convolutions they compute, and how a plan runs them. They are a candidate beside cuDNN's engines
- * (math/choice.c). An op whose plan runs them can call the kernels itself, with the relu and the
- * pool fused (cuda_conv.c). The tests' double of math_lib.h uses this file too.
+ * (math/choice.c). An op whose plan runs them can call them itself, with relu and pool fused
+ * (cuda_conv.c).
  *
  * They multiply and add in fp32 in every precision; with bf16 they read and write bf16. */
 #ifndef CUDA_OWN_CONV_H

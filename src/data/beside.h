@@ -9,8 +9,7 @@
  *
  * Between the two calls the function owns the memory to which `arg` points. Memory order: the
  * caller's writes before ls_beside_begin happen before the function runs (pthread_create); the
- * function's writes happen before ls_beside_end returns (pthread_join). If no thread was started,
- * the function runs on the caller's thread within ls_beside_end. Only one thread may use an
+ * function's writes happen before ls_beside_end returns (pthread_join). Only one thread may use an
  * ls_beside. */
 #ifndef DATA_BESIDE_H
 #define DATA_BESIDE_H

@@ -47,7 +47,7 @@ typedef struct ls_csv_column {
     unsigned date_forms;
     size_t shown_line;
     char shown[32];
-    ls_prep_column part[LS_DATE_PARTS]; /* what its dates are taken apart into: .is, and scales */
+    ls_prep_column part[LS_DATE_PARTS]; /* the parts of its dates: .is, and scales */
     int parts;
     double since; /* day of the earliest date, in days since 1970-01-01 */
     /* The column's numbers need doubles (ls_prep_column.wide). Its cells are then doubles, each of

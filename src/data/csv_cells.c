@@ -2,13 +2,13 @@
 /* Reads the cells of a CSV table, field by field, into rows of floats.
  *
  * A table is read row by row (data/table.h). A *field* is the text between two separators; a *cell*
- * is the float that it becomes: a number, the index of a text among the texts (*levels*) of its
- * column, or NaN if the value is missing. The first value of a column of the training table decides
- * whether the column has numbers or texts, unless a key decides it, or a number is a code,
- * such as 01234. A column whose first value is a date has dates (csv_dates.c). Some words, such as
- * "None", are texts in a column of texts, but missing values in a column of numbers. If such a word
- * comes before the kind of the column is known, it is stored as a text, and ls_csv_column.word_line
- * is its line; become_number replaces it by NaN if the column turns out to have numbers. */
+ * is the float that it becomes: a number, the index of a text among the levels of its column, or
+ * NaN if the value is missing. The first value of a column of the training table decides whether
+ * the column has numbers or texts, unless a key decides it, or a number is a code, such as 01234. A
+ * column whose first value is a date has dates (csv_dates.c). Some words, such as "None", are texts
+ * in a column of texts, but missing values in a column of numbers. If such a word comes before the
+ * kind of the column is known, it is stored as a text, and ls_csv_column.word_line is its line;
+ * become_number replaces it by NaN if the column turns out to have numbers. */
 #include "base/error.h"
 #include "base/host.h"
 #include "data/csv.h"

@@ -7,8 +7,7 @@
  *
  * Whether the day or the month is first is not guessed: one date of the column, such as 31.12.2024,
  * must show it. Until then dates are read with the day first. The table is read once more after the
- * first date of a column, because a cell of a double has another size, and by then the form of
- * later dates is known too. */
+ * first date of a column, because a cell of a double has another size. */
 #include "base/error.h"
 #include "base/host.h"
 #include "data/csv.h"

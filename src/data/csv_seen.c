@@ -63,11 +63,10 @@ static double rounding_error(const ls_csv_column *col, double a, double b)
     return size < 1 << 24 ? 0 : size / (1 << 23);
 }
 
-/* Returns the difference between successive numbers of column i on the assumption that it is
- * constant, as in a column of times, ids or row numbers. It is computed from the first and the last
- * number; see_cells checks the assumption. Returns 0 if the column is not one of numbers, has fewer
- * than 10 rows or hardly changes, or if the first number or the difference is not whole. For large
- * numbers the result is approximate, because cells are floats. */
+/* Returns the difference between successive numbers of column i if it is constant, as in a column
+ * of times, ids or row numbers. It is computed from the first and the last number; see_cells checks
+ * the assumption. Returns 0 for a column of other values, of fewer than 10 rows or that hardly
+ * changes, or if a number is not whole. */
 static double step_of(const ls_csv *c, int i)
 {
     const size_t rows = c->cells.rows;

@@ -49,7 +49,8 @@ typedef struct arrays {
     ls_levels texts; /* labels that are texts; empty: they are numbers */
     /* [numbers of a row]: mean of each number over the training rows; NULL: not needed */
     double *mean;
-    ls_prep *prep; /* of the training rows; the training split owns it when that is open */
+    /* preparation of the training rows; the training split owns it when that is open */
+    ls_prep *prep;
     /* the preparation by which values are scaled: that above, or that of the trained model whose
      * rows are opened; NULL: values are not scaled */
     const ls_prep *scale;

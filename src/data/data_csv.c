@@ -6,9 +6,9 @@
  * A column whose first value is a date has dates, which become numbers (csv_dates.c).
  *
  * A column whose first value is a number is a column of numbers: all its values must be numbers,
- * and it becomes one float. Any other column, and one named in data.categorical, is a column of
- * texts. A column of texts becomes one float for each different text: 1 for the text of the row, 0
- * for the others. prep/number.h defines missing values and the forms of numbers.
+ * and it becomes one float. Any other column, and one named in data.categorical, is one of texts,
+ * and becomes one float for each different text: 1 for that of the row, 0 for the others.
+ * prep/number.h defines missing values and the forms of numbers.
  *
  * The test table is read like new rows of a trained model (new_rows.c), by the preparation that was
  * computed from the training table. */

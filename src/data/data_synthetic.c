@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Synthetic images that a network can learn to classify. They need no files and no network
- * connection, and they are the same bytes on every machine because all arithmetic is on integers.
+/* Synthetic images that a network can learn to classify. They are the same bytes on every machine,
+ * because all arithmetic is on integers.
  *
  * Each class has a picture: a few soft round spots. An image is made from its class's picture: it
  * is shifted by up to four pixels, its brightness is scaled to 60 to 100 per cent, and noise is

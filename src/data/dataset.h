@@ -11,17 +11,14 @@
  *
  * Terms, which are used in the whole directory:
  *
- * - row: one example of a data set, such as an image or a line of a table. It is an array
- *   [channels][height][width] of bytes (0 … 255) or floats. The code calls rows "images" even if
- *   they come from a table.
- * - target: what the model learns to predict for a row: a class (an int32_t from 0 on, also called
- *   a label) or a vector of floats.
+ * - row: an array [channels][height][width] of bytes (0 … 255) or floats. The code calls rows
+ *   "images" even if they come from a table.
+ * - target: a class (an int32_t from 0 on, also called a label) or a vector of floats.
  * - split: a part of a data set: the training rows, the test rows or the validation rows. A run
  *   learns from the training split, and is evaluated on one of the other two. Validation rows are
  *   rows that were *held out*: taken from the training rows, and not trained on.
  * - resident: all rows are in memory.
  * - streamed: a row is read from the caller's own data source only when it is needed.
- * - host: the hooks of the calling program: allocator and log (lockstep/host.h).
  * - preparation: how the user's rows were converted to the rows of the dataset (prep/prep.h).
  *
  * To add a kind of dataset, add a source file and an entry in kinds.def. */
@@ -323,8 +320,8 @@ typedef struct ls_dataset_spec {
 int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec *spec,
                     const ls_host *host, ls_error *err);
 
-/* Where the rows of a kind of dataset come from. Code that treats kinds differently decides by the
- * form and the other properties below, not by a kind's name. */
+/* Source of the rows of a kind of dataset. Code that treats kinds differently decides by the form
+ * and the other properties below, not by a kind's name. */
 typedef enum ls_dataset_form {
     LS_DATA_OF_CALLER, /* a data source of the calling program, or a name that no kind has */
     LS_DATA_PUBLIC,    /* files of a public dataset, whose names are known */

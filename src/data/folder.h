@@ -3,9 +3,7 @@
  * (pack.h).
  *
  * The *state* of a folder is a hash of its path and of the names, sizes and times of its images.
- * The name of a packed file in the cache depends on the state and on the form of the converted
- * images, so a changed folder is packed again.
- */
+ * The name of a packed file depends on it and on the form of the converted images. */
 #ifndef DATA_FOLDER_H
 #define DATA_FOLDER_H
 
@@ -19,10 +17,9 @@ enum { LS_FOLDER_PATH = 4096 }; /* size of the buffer for the path of a packed f
 ls_picture_form ls_form_of_input(const ls_input_format *format);
 
 /* Packs a folder into the directory `cache`, unless the cache has a packed file of its present
- * state, and stores the path of the packed file. `format` NULL: the classes are the subfolders of
- * the training images; otherwise they are those of the model that `format` describes. `most`:
- * largest total size of the packed files in the cache in bytes; the least recently used ones are
- * removed. Errors: those of ls_folder_pack. */
+ * state, and stores the path of that file. `format` NULL: the classes are the subfolders; otherwise
+ * those of the model that `format` describes. `most`: largest total size of the cache in bytes; the
+ * least recently used files are removed. Errors: those of ls_folder_pack. */
 int ls_folder_pack_cached(char path[LS_FOLDER_PATH], const char *cache, uint64_t most,
                           const ls_folder_desc *desc, const ls_input_format *format,
                           const ls_host *host, ls_error *err);
@@ -92,7 +89,7 @@ typedef struct ls_folder {
     ls_folder_remarks remarks;
     bool wants_state; /* true: the listing also computes `state` */
     ls_sha256 state;  /* the state of the folder, see above */
-    /* of the converted images. The white level of a folder that is packed is found first. */
+    /* form of the converted images. The white level of a folder that is packed is found first. */
     ls_picture_form form;
     size_t row;     /* size of a converted image in bytes */
     uint64_t start; /* time at which packing began, in ns of ls_now_ns */

@@ -3,11 +3,9 @@
  *
  * The list is divided into chunks of consecutive images. A thread takes the next chunk of the list
  * and decodes it into the chunk's slot of a ring. Then the thread hands chunks on: as long as the
- * next chunk in the order of the list is decoded, it calls the callback for that chunk. Only one
- * thread at a time hands chunks on: the thread that has set `handing`. If another thread has set
- * `handing`, a thread that has decoded a chunk takes its next chunk, and the thread that hands on
- * also hands on the decoded chunk. Therefore the callback gets the chunks in order, and is never
- * called by two threads at once.
+ * next chunk in the order of the list is decoded, it calls the callback for that chunk. Only the
+ * thread that has set `handing` hands chunks on; the others take their next chunk. Therefore the
+ * callback gets the chunks in order, and is never called by two threads at once.
  *
  * `lock` guards `taken`, `handed`, `handing`, `status` and the chunks' `ready`. The lock is not
  * held while a chunk is decoded, because only the thread that took the chunk accesses its slot

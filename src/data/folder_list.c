@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Lists the images in a folder and finds their classes, the names of its subfolders. Computes the
- * *state* of the folder: a hash of its path and of the names, sizes and times of its images
- * (folder.h). */
+ * state of the folder (folder.h). */
 #define _DEFAULT_SOURCE /* for realpath and DT_REG; only this file of the directory needs it */
 #include "data/folder.h"
 

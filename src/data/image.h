@@ -18,8 +18,8 @@
 
 /* A decoded picture. Its pixels are either all in memory (`pixel`) or decoded line by line: if
  * `row` is not NULL, row(source, y) returns line y, and `pixel` is not used. Lines are requested in
- * increasing order, and line y stays valid until line y + 16 is requested. The code that converts a
- * line can read one byte after its last sample, so that byte must be in allocated memory. */
+ * increasing order; line y stays valid until line y + 16 is requested, and one byte after it must
+ * be in allocated memory. */
 typedef struct ls_picture {
     /* `channels`: 1: grey; 3: red, green, blue; 4: the same and a fourth sample, which is
      * ignored */

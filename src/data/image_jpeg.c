@@ -98,11 +98,10 @@ static int fail_decoding(const ls_image *i, jpeg *j)
         j->scans ? "more than 100 scans" : why);
 }
 
-/* The decoder keeps its tables from one image to the next, but an image that lacks a table must not
- * be decoded with the previous image's. Before the header is read, all tables are marked; a table
- * that still has the mark after the header was read is hidden until the next image. The mark of a
- * quantiser is that all its values are zero, which is invalid in a file (T.81 B.2.4.1: values are
- * at least 1). */
+/* An image that lacks a table must not be decoded with that of the previous image, which the
+ * decoder keeps. All tables are marked before the header is read; one that is still marked
+ * afterwards is hidden. The mark of a quantiser is that all its values are zero, which is invalid
+ * in a file (T.81 B.2.4.1). */
 static bool has_mark(const JQUANT_TBL *t)
 {
     static const UINT16 zeros[DCTSIZE2];

@@ -459,7 +459,7 @@ static int find_spare_arrays(ls_inspection *l, ls_error *err)
     ls_tensors all = {0};
     ls_buffer text;
     const bool tensors = l->kind == &ls_dataset_safetensors.about;
-    /* of an .npz file a run takes the first of these arrays, unless the user has named one */
+    /* from an .npz file a run takes the first of these arrays, unless the user has named one */
     bool taken = tensors || !ls_path_is_npz(l->path) || l->test_x[0];
     int spare = 0, status = tensors ? ls_tensors_open(&all, l->path, l->host, err) : LS_OK;
     ls_buffer_init(&text, l->host);

@@ -99,10 +99,9 @@ char *ls_data_path(const ls_opening *o, const char *file);
 
 /* Reads a plain or gzip file directly into the caller's memory.
  *
- * The content of a file, not its name, decides whether it is compressed. The reader computes the
- * SHA-256 of all decompressed bytes while they are still in the CPU's cache; during a long read
- * another thread computes it. Damage to a gzip file is always detected: a stream that ends early, a
- * wrong checksum, bytes after the end. One thread at a time may use a reader. */
+ * The content of a file decides whether it is compressed. The reader computes the SHA-256 of the
+ * decompressed bytes, during a long read on another thread. Damage to a gzip file, bytes after its
+ * end included, is always detected. One thread at a time. */
 typedef struct ls_byte_reader ls_byte_reader;
 
 /* Opens a plain or gzip file. `path` is kept, not copied. Errors: LS_ENOENT (only if there is no
@@ -177,9 +176,9 @@ typedef struct ls_resident {
  * of `info` must be static. Errors: LS_ENOMEM. */
 int ls_resident_create(ls_resident **out, const ls_dataset_info *info, const ls_opening *o);
 /* Creates a dataset whose rows are already at `images`, and otherwise does what ls_resident_create
- * does. If `map` is given, the rows lie in a mapping of `map_bytes` bytes, and closing the dataset
- * unmaps it. If `map` is NULL, `images` is memory from the host's allocator, and closing the
- * dataset frees it. After a failure the rows still belong to the caller. */
+ * does. If `map` is given, the rows lie in a mapping of `map_bytes` bytes, which closing the
+ * dataset unmaps; if not, in memory of the host's allocator, which it frees. After a failure the
+ * rows still belong to the caller. */
 int ls_resident_create_mapped(ls_resident **out, const ls_dataset_info *info, const void *images,
                               void *map, size_t map_bytes, const ls_opening *o);
 /* Creates an empty test split for data without test rows. Its description is that of the training
@@ -210,11 +209,10 @@ int ls_resident_take_weights(ls_resident *resident, const float *weights, ls_err
  * target), LS_ENOMEM. */
 int ls_scale_split_targets(ls_dataset *split[2], const ls_opening *o);
 
-/* Moves the fraction keys.validation of the rows of split[0] to a validation split. split[0]
- * becomes the remaining training rows. split[1], the test split, is closed, and the validation
- * split takes its place. With keys.keep_test and a test split that has rows, split[1] stays
- * instead, and the validation split is closed; its rows are then not used at all. After a failure
- * both splits are unchanged. Errors: LS_ECONFIG, LS_ENOMEM. */
+/* Moves the fraction keys.validation of the rows of split[0] to a validation split, which takes the
+ * place of split[1], the test split. With keys.keep_test and a test split that has rows, split[1]
+ * stays, and the validation rows are not used at all. After a failure both splits are unchanged.
+ * Errors: LS_ECONFIG, LS_ENOMEM. */
 int ls_hold_out(ls_dataset *split[2], const ls_opening *o);
 
 /* ---- the kinds ------------------------------------------------------------------------------- */

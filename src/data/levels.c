@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A hash table of the *levels* of a column, the different texts in it. */
+/* A hash table of the levels of a column (prep/prep.h). */
 #include "data/levels.h"
 
 #include "base/host.h"

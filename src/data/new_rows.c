@@ -79,13 +79,13 @@ typedef struct reading {
     int *column;
     int columns;
     bool weighted;        /* the file has the column of weights, which is read */
-    ls_row_blocks rows;   /* of `read_row` */
+    ls_row_blocks rows;   /* blocks of `read_row` */
     double *raw;          /* [features]: the raw row (prep/prep.h) that is being read */
     struct read_row *row; /* the row that is being read */
     size_t seen;          /* number of rows that have been read, those left out included */
     ls_unknown_rows unknown;
-    /* What has been found in the row that is being read. If that is not LS_PREP_KNOWN: the message
-     * about the value, the value, and its place. */
+    /* The worst value found in the row that is being read. If that is not LS_PREP_KNOWN: the
+     * message about the value, the value, and its place. */
     ls_prep_found found;
     ls_error why;
     char text[64];

@@ -564,11 +564,11 @@ static void copy_scales(streamed *s, bool back)
  * that of equal numbers. */
 static void add_numbers(double *mean, double *deviation, const ls_measured_numbers *n, double rows)
 {
-    const size_t width = n->each / (size_t)n->groups;
+    const size_t width = n->each / (size_t)n->scales;
     const double old = rows * (double)width, more = (double)(n->rows * width), all = old + more;
-    for (int g = 0; g < n->groups; g++) {
+    for (int g = 0; g < n->scales; g++) {
         double middle, spread;
-        ls_scale_measure_group(n, g, &middle, &spread);
+        ls_scale_measure_one(n, g, &middle, &spread);
         const double moved = middle - (rows > 0 ? mean[g] : middle);
         double squares = spread * spread * more + moved * moved * (old * more / all);
         if (rows > 0)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows of the calling program (lockstep/data_source.h): resident, or streamed.
  *
- * If the config asks for scales, rows and targets are scaled before they reach a device. The scales
- * are fixed in the config, or learnt: from all rows if they are resident; from the first
+ * Scales are fixed in the config, or learnt: from all rows if they are resident; from the first
  * data.scale_rows ones if they are streamed; from the first ones that are passed to ls_trainer_step
  * if the source has none. In the last case the scales change until that many rows were trained on,
  * and resident test rows are scaled again before they are evaluated. */

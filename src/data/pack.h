@@ -46,7 +46,7 @@ typedef struct ls_folder_desc {
     /* Folders of training and test images. test_folder NULL: the subfolders `train` and `test` (or
      * `val`, `valid`, `validation`) of `folder` are used if they exist. */
     const char *folder, *test_folder;
-    ls_picture_form form; /* of the converted images; ls_folder_pack finds `white` itself */
+    ls_picture_form form; /* form of the converted images; ls_folder_pack finds `white` itself */
     int threads;          /* 0: one for each CPU */
     bool skip_broken;
     const ls_pictures *pictures;  /* functions that decode; NULL: loaded at run time */
@@ -61,9 +61,9 @@ ls_picture_form ls_form_of_keys(const ls_data_keys *keys);
 /* Packs a folder into the file `to`: tensors x (U8, [rows][channels][height][width]) and y (I32),
  * test_x and test_y of test images, and metadata: class_names, mean and std of each channel of the
  * training images, sha256 of all tensors, LS_PACKED_RESIZE if they were resized, and
- * LS_PACKED_WHITE if training images have 16-bit samples. Images that
- * cannot be read are a failure unless skip_broken is set. Remarks about the folder are logged.
- * Errors: LS_EDATA, LS_ENOENT, LS_EIO, LS_ENOMEM, LS_EUNSUPPORTED (no functions that decode). */
+ * LS_PACKED_WHITE if training images have 16-bit samples. Images that cannot be read are a failure
+ * unless skip_broken is set. Remarks are logged. Errors: LS_EDATA, LS_ENOENT, LS_EIO, LS_ENOMEM,
+ * LS_EUNSUPPORTED (no functions that decode). */
 int ls_folder_pack(const char *to, const ls_folder_desc *desc, const ls_host *host, ls_error *err);
 
 #endif

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The functions that decode image files, as a table. liblockstep links no image library, so it
- * cannot call the functions of data/image.h by name: they are compiled into the room picture, which
- * is part of the program, and of the library liblockstep_picture. The program passes the table of
- * its own functions (ls_trainer_sys.pictures). Without a table, liblockstep_picture is loaded when
- * the first image is decoded, as back ends are (device/registry.h). */
+/* The functions that decode image files, as a table. liblockstep links no image library: the
+ * functions of data/image.h are compiled into the room picture, a part of the program and of
+ * liblockstep_picture. The program passes its own table (ls_trainer_sys.pictures). Without one,
+ * liblockstep_picture is loaded when the first image is decoded (device/registry.h). */
 #ifndef DATA_PICTURES_H
 #define DATA_PICTURES_H
 

@@ -10,10 +10,9 @@
  *     status = ls_read_ahead_end(r, sha256, err);
  *     ls_read_ahead_close(r);
  *
- * There are two blocks of memory. The caller reads from one while the other thread fills the other;
- * the two blocks change roles when the caller has read its whole block. For the memory order see
- * ls_beside (beside.h), by which the other thread is started and joined for each block. Only one
- * thread may use an ls_read_ahead. */
+ * The caller reads from one of two blocks while the other thread fills the other. For the memory
+ * order see ls_beside (beside.h), by which that thread is started and joined for each block. Only
+ * one thread may use an ls_read_ahead. */
 #ifndef DATA_READ_AHEAD_H
 #define DATA_READ_AHEAD_H
 

@@ -12,10 +12,10 @@
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
-/* Sums over the finite numbers of a group. */
+/* Sums over the finite numbers of a scale. */
 typedef struct sums {
     size_t count;
-    double sum, squares; /* of the numbers; of their distances to the mean */
+    double sum, squares; /* sum of the numbers; sum of the squares of their distances to the mean */
     double least, most;
     double rounding; /* largest distance between a number and the nearest float */
 } sums;
@@ -35,10 +35,10 @@ static void add(sums *s, double v, const double *mean)
     s->count++;
 }
 
-static void add_group(sums *s, const ls_measured_numbers *n, int group, bool floats,
-                      const double *mean)
+static void add_numbers(sums *s, const ls_measured_numbers *n, int which, bool floats,
+                        const double *mean)
 {
-    const size_t width = n->each / (size_t)n->groups, first = (size_t)group * width;
+    const size_t width = n->each / (size_t)n->scales, first = (size_t)which * width;
     for (size_t row = 0; row < n->rows; row++)
         for (size_t k = first; k < first + width; k++) {
             const double v = n->at(n->of, row * n->each + k);
@@ -46,38 +46,37 @@ static void add_group(sums *s, const ls_measured_numbers *n, int group, bool flo
         }
 }
 
-/* Measures a group, and returns the largest distance between one of its numbers and the nearest
+/* Measures a scale, and returns the largest distance between one of its numbers and the nearest
  * float, in deviations. */
-static double measure_group(const ls_measured_numbers *n, int group, bool floats, double *mean,
-                            double *deviation)
+static double measure_one(const ls_measured_numbers *n, int which, bool floats, double *mean,
+                          double *deviation)
 {
     sums s = {0};
-    add_group(&s, n, group, floats, NULL);
+    add_numbers(&s, n, which, floats, NULL);
     *mean = s.count ? s.sum / (double)s.count : 0;
     *deviation = 0;
     if (s.least == s.most) {
         *mean = s.least;
     } else {
-        add_group(&s, n, group, floats, mean);
+        add_numbers(&s, n, which, floats, mean);
         *deviation = sqrt(s.squares / (double)s.count);
     }
     return s.rounding / ls_prep_divisor(*deviation);
 }
 
-void ls_scale_measure_group(const ls_measured_numbers *n, int group, double *mean,
-                            double *deviation)
+void ls_scale_measure_one(const ls_measured_numbers *n, int which, double *mean, double *deviation)
 {
-    measure_group(n, group, false, mean, deviation);
+    measure_one(n, which, false, mean, deviation);
 }
 
 void ls_scale_measure(const ls_measured_numbers *n, double *mean, double *deviation, bool *wide)
 {
     double rounding = 0;
-    for (int g = 0; g < n->groups; g++)
-        rounding = fmax(rounding, measure_group(n, g, false, &mean[g], &deviation[g]));
+    for (int g = 0; g < n->scales; g++)
+        rounding = fmax(rounding, measure_one(n, g, false, &mean[g], &deviation[g]));
     *wide = rounding > LS_PREP_CLOSE;
-    for (int g = 0; g < n->groups && rounding > 0 && !*wide; g++)
-        measure_group(n, g, true, &mean[g], &deviation[g]);
+    for (int g = 0; g < n->scales && rounding > 0 && !*wide; g++)
+        measure_one(n, g, true, &mean[g], &deviation[g]);
 }
 
 /* ---- fixed scales ---------------------------------------------------------------------------- */
@@ -138,20 +137,20 @@ typedef struct scale {
     const cJSON *mean, *std; /* values of the keys for a fixed scale; NULL: not set */
     const char *key;         /* the key of `mean` */
     bool *wide;
-    double constant; /* the deviation of a constant group */
+    double constant; /* the deviation of a constant scale */
     int (*set)(ls_prep *prep, const double *mean, const double *deviation, int count,
                ls_error *err);
 } scale;
 
-/* Returns whether the numbers of a group are constant when missing ones have been replaced. They
+/* Returns whether the numbers of a scale are constant when missing ones have been replaced. They
  * all have the same value `mean`, or are missing. */
-static bool stays_constant(const ls_measured_numbers *n, int group, double mean,
+static bool stays_constant(const ls_measured_numbers *n, int which, double mean,
                            const ls_opening *o)
 {
-    const size_t width = n->each / (size_t)n->groups;
+    const size_t width = n->each / (size_t)n->scales;
     const bool zeros = o->spec->keys.missing == LS_MISSING_ZERO && mean != 0;
     for (size_t i = 0; zeros && i < n->rows * width; i++)
-        if (!isfinite(n->at(n->of, i / width * n->each + (size_t)group * width + i % width)))
+        if (!isfinite(n->at(n->of, i / width * n->each + (size_t)which * width + i % width)))
             return false;
     return true;
 }
@@ -178,22 +177,22 @@ static void tell_constants(const double *deviation, int count, const char *what,
 
 static int find(const scale *s, ls_prep *prep, const ls_measured_numbers *n, const ls_opening *o)
 {
-    const size_t count = (size_t)n->groups;
+    const size_t count = (size_t)n->scales;
     double *mean = ls_alloc_array(o->host, 2 * count, sizeof *mean), *deviation = mean + count;
     int status =
         mean ? LS_OK
-             : ls_fail(o->err, LS_ENOMEM, "out of memory for the scale of %d numbers", n->groups);
+             : ls_fail(o->err, LS_ENOMEM, "out of memory for the scale of %d numbers", n->scales);
     if (status == LS_OK)
         ls_scale_measure(n, mean, deviation, s->wide);
-    for (int i = 0; status == LS_OK && i < n->groups; i++)
+    for (int i = 0; status == LS_OK && i < n->scales; i++)
         if (deviation[i] == 0)
             deviation[i] = stays_constant(n, i, mean[i], o) ? s->constant : 1;
     if (status == LS_OK && (s->mean || s->std))
-        status = ls_scale_fixed(mean, deviation, n->groups, s->mean, s->std, s->key, o);
+        status = ls_scale_fixed(mean, deviation, n->scales, s->mean, s->std, s->key, o);
     if (status == LS_OK)
-        tell_constants(deviation, n->groups, n->each == count ? "columns" : "channels", o->host);
+        tell_constants(deviation, n->scales, n->each == count ? "columns" : "channels", o->host);
     if (status == LS_OK)
-        status = s->set(prep, mean, deviation, n->groups, o->err);
+        status = s->set(prep, mean, deviation, n->scales, o->err);
     ls_free(o->host, mean);
     return status;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads the text of a table once, from front to back. A row is a line of the text, or several lines
- * if a field in quotes contains line ends. A field is the text between two separators; a field that
- * contains a separator, a quote or a line end is in quotes (RFC 4180). The file may be compressed
- * with gzip. Its text is UTF-8, UTF-16 with a byte order mark, or Windows-1252. Used for training
- * data (data_csv.c) and for new rows of a trained model (new_rows.c).
+/* Reads the text of a table once, from front to back. A row is a line, or several if a field in
+ * quotes contains line ends. A field that contains a separator, a quote or a line end is in quotes
+ * (RFC 4180). The file may be compressed with gzip. Its text is UTF-8, UTF-16 with a byte order
+ * mark, or Windows-1252. Used for training data (data_csv.c) and for new rows of a trained model
+ * (new_rows.c).
  *
  *     ls_table *t;
  *     int status = ls_table_open(&t, path, 0, host, err);

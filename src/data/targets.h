@@ -47,9 +47,9 @@ int ls_targets_check(const ls_target_form *form, const ls_array *y, const char *
 int32_t ls_target_class(const ls_target_form *form, const ls_array *y, size_t row);
 
 /* Returns the form in which `y` has the classes of a trained model. Labels begin at 1 if the names
- * of the model's classes are the numbers from 1 on. They are the names themselves if these are
- * other ascending whole numbers, and begin below 0 or contain all labels. Targets are one-hot if
- * each row of `y` has as many numbers as the model has classes. */
+ * of the classes are the numbers from 1 on. They are the names if these are other ascending whole
+ * numbers, and begin below 0 or contain all labels. Targets are one-hot if each row of `y` has as
+ * many numbers as the model has classes. */
 ls_target_form ls_targets_of_model(const ls_array *y, int classes, const char *const *class_name);
 
 #endif

@@ -24,13 +24,13 @@ typedef struct ls_unknown_rows {
     ls_unknown_row *row; /* [count], in the order of the table */
     size_t count, capacity;
     uint32_t zeroed; /* number of rows in which unknown texts were replaced by zeros */
-    /* where the first rows that cannot be predicted are, and the first with zeros */
+    /* places of the first rows that cannot be predicted, and of the first with zeros */
     ls_unknown_places places, zeroed_places;
 } ls_unknown_rows;
 
-/* Where an unknown value is. */
+/* Place of an unknown value. */
 typedef struct ls_unknown_place {
-    const char *unit; /* what `number` counts: "line" or "row" */
+    const char *unit; /* unit of `number`: "line" or "row" */
     size_t number;
     const char *column; /* name of the column; NULL: `text` has it */
     const char *text;   /* the value; without a column: a message that names both */

@@ -66,13 +66,11 @@ int ls_device_pool_check(const ls_pool *pool, ls_error *err);
 /* A plugin is a back end in a shared library of its own, liblockstep-NAME.so.
  *
  * If a path is given, only that file is tried. Otherwise a plugin is searched for near
- * liblockstep.so, then near the running program, and then in the folder that was configured for
- * installations, but never in the working directory. "Near" a file means its folder, the folder
- * lockstep/ in it, and the place of plugins in an installation as seen from bin/. The first file
- * that exists is used. The file is loaded with all its symbols resolved, and none of its symbols is
- * visible to other libraries. It stays loaded until the program ends. Errors distinguish a plugin
- * that does not exist (absent) from one that exists but cannot be used (broken). All functions: any
- * thread. */
+ * liblockstep.so, near the running program, and in the configured folder, never in the working
+ * directory. "Near" a file means its folder, the folder lockstep/ in it, and the place of plugins
+ * as seen from bin/. The first file that exists is loaded, with all its symbols resolved and none
+ * visible to others, and stays loaded. Errors distinguish a plugin that does not exist (absent)
+ * from one that exists but cannot be used (broken). All functions: any thread. */
 
 /* Loads the back end `name`, from `path` unless that is NULL. Repeated calls are cheap.
  * Errors: LS_ENOENT (absent; the message says where the plugin was searched for, or that the
@@ -91,9 +89,9 @@ enum { LS_LIBRARY_PATH = 512 }; /* size of a buffer for the path of a library */
 
 /* Loads a library of Lockstep that is no plugin, such as the one that decodes pictures, by the name
  * of its file. It is searched for in the folder of liblockstep.so, near the running program, and
- * where the system's loader searches. Writes the address of its function `wanted` to *symbol, and
- * the path to `found`. It stays loaded until the program ends. Errors: LS_ENOENT (absent),
- * LS_EDEVICE (it does not load, or lacks the function). Any thread. */
+ * where the system's loader searches, and stays loaded. Writes the address of its function `wanted`
+ * to *symbol, and the path to `found`. Errors: LS_ENOENT (absent), LS_EDEVICE (it does not load, or
+ * lacks the function). Any thread. */
 int ls_library_symbol(void **symbol, char found[LS_LIBRARY_PATH], const char *file,
                       const char *wanted, ls_error *err);
 

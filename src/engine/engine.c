@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Opening and closing of an engine, and ls_engine_submit. engine.h explains how an engine works. A
- * *range* is one step or a few consecutive steps, submitted to all workers at once. A worker is
- * *stalled* if it has shown no sign of life for longer than a time limit. */
+/* Opening and closing of an engine, and ls_engine_submit. engine.h explains how an engine works. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"

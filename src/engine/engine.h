@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* The engine: data-parallel training of one model by several workers.
  *
- * A worker is a thread with its own device and its own replica of the model. The engine is told
- * what to do by its caller (train/), in a description (ls_engine_desc); it knows no configuration
- * files, records or checkpoints. This page explains how the engine works; the functions follow.
+ * The caller (train/) describes the work in an ls_engine_desc. The engine knows no configs, records
+ * or checkpoints.
  *
- * QUEUE. One thread, the coordinator, calls all functions below. It cuts an epoch into minibatches.
- * It sends work to the workers in *ranges*: one range is one step or a few consecutive steps. Each
- * worker has an inbox, a bounded lock-free queue with one writer and one reader, and every worker
- * receives the same ranges. At most LS_IN_FLIGHT ranges are submitted and not collected yet. While
- * a worker runs one range, the next is already in its inbox, so the worker does not wait between
- * two steps. The limit also keeps a worker from getting far ahead of the others.
+ * QUEUE. The coordinator sends work to the workers in *ranges*: one range is one step or a few
+ * consecutive steps. Each worker has an inbox (sync/ring.h), and every worker receives the same
+ * ranges. At most LS_IN_FLIGHT ranges are submitted and not collected yet, so that a worker neither
+ * waits between two steps nor gets far ahead of the others.
  *
  *     coordinator                          worker                              worker
  *     ls_engine_submit(range) ──inbox──▶   gather, forward, backward           (the same, on
@@ -19,73 +16,58 @@
  *                                          optimizer step
  *     ls_engine_collect()    ◀──reports──  status, loss, times
  *
- * STEP. The rows of a minibatch are cut into a fixed number of shards, which does not depend on the
- * number of workers; group.c assigns the shards to workers. A worker computes the gradients of its
- * shards one after another. It adds them in the order that a binary tree over the shards prescribes
- * (the shard tree, <lockstep/sys/communicator.h>). In a group of CPU workers shards can also be
- * *dealt*: each worker takes another shard when it has computed the last one (sync/deal.h). A
- * worker that is slower, or whose CPU is busy, then computes fewer shards. The shards of a worker
- * are adjacent, whether they are assigned or dealt. Which worker computes a shard changes neither
- * the tree nor a bit of the sum. After the all-reduce every worker has the same sum, and applies
- * the same optimizer step to its own replica. Replicas that were equal therefore stay equal, bit
- * for bit, and only gradients are exchanged (worker_step.c).
+ * STEP. group.c assigns the shards of a minibatch to the workers. A worker computes the gradients
+ * of its shards one after another, and adds them in the order of the shard tree
+ * (<lockstep/sys/communicator.h>). In a group of CPU workers shards can also be *dealt*: each
+ * worker takes another shard when it has computed the last one (sync/deal.h). The shards of a
+ * worker are adjacent in either case. Which worker computes a shard changes neither the tree nor a
+ * bit of the sum. After the all-reduce every worker applies the same sum to its own replica, so
+ * replicas that were equal stay equal, bit for bit (worker_step.c).
  *
- * ALL-REDUCE, also called the merge. The workers that merge together are a *group*. Each worker
- * contributes the partial sums of its shards, and every worker receives the total. The additions
- * are those of the tree over all shards, in the tree's order, so the total does not depend on the
- * number of workers. If each worker has exactly one shard, the part of the gradient that is
- * complete is merged while backward computes the rest. The last floats of each gradient are the
- * loss, the number of correct rows and the number of rows; the merge sums these floats too.
+ * ALL-REDUCE. The live workers of a process are a group (merge/group.h). Each worker contributes
+ * the partial sums of its shards, and every worker receives the total. If each worker has exactly
+ * one shard, the part of the gradient that is complete is merged while backward computes the rest.
+ * The last floats of each gradient are the loss, the number of correct rows and the number of rows;
+ * the merge sums these floats too.
  *
- * COMMIT POINT. Each merge has a commit point (merge/group.h). If all workers reach it, every
- * worker gets the complete sum; otherwise no worker gets a sum. If a worker fails before that
- * point, no worker applies the step. If a worker fails after that point, the others have the sum,
- * and all of them apply the step. Therefore after any failure the remaining workers have done the
- * same number of steps. They exchange no messages about it, and all replicas are equal. If few
- * partial sums are merged on CPUs, each worker adds the partial sums itself while it applies the
- * update, piece by piece (comm/comm.h). The commit point is then the barrier at which all partial
- * sums are complete. After that barrier every worker can compute the sum even if another worker is
- * lost, because the arrays of a lost worker stay allocated and unchanged. The workers meet at a
- * second barrier after the update, before they overwrite their partial sums. A worker that finds
- * the group aborted at the second barrier has applied the step. It reports the step, but begins no
- * other step. In a run with one worker the commit point is the beginning of the update, because
- * only the update, the last part of a step, changes the weights. If the worker fails before the
- * update, the step was not applied. The gradients that the failed step has computed do no harm,
- * because the next attempt overwrites them. (On a CPU a single worker has no separate array for the
- * total. It adds its partial sums in the array of the first partial sum, or piece by piece in the
- * update.)
+ * COMMIT POINT. Each merge has a commit point (merge/group.h). If a worker fails before that point,
+ * no worker applies the step; if it fails afterwards, all others do. Therefore after any failure
+ * the remaining workers have done the same number of steps, without messages about it, and all
+ * replicas are equal.
+ *
+ * If few partial sums are merged on CPUs, each worker adds the partial sums itself while it applies
+ * the update, piece by piece (comm/comm.h). The commit point is then the barrier at which all
+ * partial sums are complete: after it every worker can compute the sum even if another one is lost,
+ * because the arrays of a lost worker stay allocated and unchanged. The workers meet at a second
+ * barrier after the update, before they overwrite their partial sums. A worker that finds the group
+ * aborted there has applied the step, reports it, and begins no other step. In a run with one
+ * worker the commit point is the beginning of the update, because only the update changes the
+ * weights. (On a CPU a single worker adds its partial sums in the array of the first one, or piece
+ * by piece in the update.)
  *
  * LOST WORKERS. A worker whose device fails reports the failure and takes no further part. A worker
- * that shows no sign of life for longer than a time limit, the *deadline*, has *stalled*; the
- * coordinator finds this while it waits (wait.c). The thread of a stalled worker cannot be stopped,
- * and can still use memory that it shares with the others. This memory is left to the stalled
- * worker, and the others get new memory (ls_engine_leave_stalled). After a failed device, and also
- * after a stall, the function in which the coordinator waits for the workers (ls_engine_collect for
- * steps, ls_engine_run_all for other work) returns, and ls_engine_faults then returns the fault of
- * that worker. The coordinator then decides by the faults whether the run goes on
- * (train/recover.c). If it does, the coordinator removes the workers whose devices failed
- * (ls_engine_drop), and has the remaining workers form a new group (ls_engine_form), which
- * distributes the shards anew. The tree is unchanged: if the step is submitted again, its sum, and
- * with it the final weights of the run, have the same bits as without the failure. Shards that were
- * dealt in the failed step are computed again, because no worker has got the sum of that step. The
- * new group deals all shards with a new ls_deal (the object from which workers take shards). The
- * old ls_deal is kept with the old group, because a stalled worker that wakes can still take shards
- * from the old ls_deal.
+ * that shows no sign of life for longer than the deadline has *stalled*; the coordinator finds this
+ * while it waits (wait.c). The thread of a stalled worker cannot be stopped, and can still use
+ * memory that it shares with the others. This memory is left to it, the ls_deal of the old group
+ * included, and the others get new memory (ls_engine_leave_stalled). After a failure the function
+ * in which the coordinator waits (ls_engine_collect for steps, ls_engine_run_all for other work)
+ * returns, and ls_engine_faults returns the fault. The coordinator decides by the faults whether
+ * the run goes on (train/recover.c). If it does, it removes the workers whose devices failed
+ * (ls_engine_drop), and has the remaining ones form a new group (ls_engine_form), which distributes
+ * the shards anew. The tree is unchanged: if the step is submitted again, its sum, and with it the
+ * final weights of the run, have the same bits as without the failure.
  *
  * SKIPPED STEPS. If the loss of a step is not finite, all workers skip the step, because all have
  * the same sum. Each worker then computes its shards of this step again, one by one, and reports
- * the first shard whose loss is not finite. Together the workers compute every shard exactly once,
- * because every shard belongs to exactly one worker.
+ * the first one whose loss is not finite.
  *
- * WORDS. An *arena* is one array of floats with all parameters of the model, or with one value for
- * each parameter (gradient, optimizer state), always in the same order. The gradient of a shard is
- * a *leaf* of the tree. A worker's *fold* (comm/comm.h) is its set of partial sums of leaves. A
- * *job* is any work of a worker that is not a step, such as an evaluation. The *exchange*
- * (exchange.h) is the memory through which the coordinator and the jobs pass each other weights and
- * results. Training rows are *resident* if the devices hold all of them for the whole run; they are
- * *streamed* if the coordinator reads the rows of a step shortly before the step. The *feed*
- * (feed.h) is the buffer for the streamed rows of the steps in flight. A step is *in flight* from
- * ls_engine_submit to ls_engine_collect.
+ * WORDS. A worker's *fold* (comm/comm.h) is the set of its partial sums. A *job* is any work of a
+ * worker that is not a step, such as an evaluation. The *exchange* (exchange.h) is the memory
+ * through which the coordinator and the jobs pass each other weights and results. Training rows are
+ * *resident* if the devices hold all of them for the whole run; they are *streamed* if the
+ * coordinator reads the rows of a step shortly before the step. The *feed* (feed.h) is the buffer
+ * for the streamed rows of the steps in flight. A step is *in flight* from ls_engine_submit to
+ * ls_engine_collect.
  *
  * The functions by purpose:
  *
@@ -97,8 +79,7 @@
  * Functions that only observe an engine are in engine/view.h.
  *
  * Threads: only the coordinator calls these functions. While any worker has work, the coordinator
- * may call only ls_engine_submit and ls_engine_collect.
- */
+ * may call only ls_engine_submit and ls_engine_collect. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
@@ -347,10 +328,9 @@ typedef enum ls_presence {
 } ls_presence;
 
 /* Writes pointers to all faults that the coordinator has to deal with to `out`, [LS_DEVICES_MAX],
- * and returns their number. The fault of a live worker is among them until the next
- * ls_engine_run_all or ls_engine_form clears that fault. The fault of a lost or stalled worker is
- * among them until ls_engine_drop has returned that fault. A worker has at most one fault, its
- * first. */
+ * and returns their number. A live worker's fault is among them until the next ls_engine_run_all or
+ * ls_engine_form, that of a lost or stalled worker until ls_engine_drop has returned it. A worker
+ * has at most one fault, its first. */
 int ls_engine_faults(const ls_engine *engine, const ls_fault **out);
 /* If workers have stalled since the last call of ls_engine_drop, leaves the exchange and the feed
  * to the stalled workers, because these workers can still use both. Allocates a new exchange and a

@@ -1,14 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Allocates and frees the exchange, the memory that the coordinator and the jobs of the workers
- * share.
- *
- * Words of this file (exchange.h, engine.h):
- *
- *     coordinator    the thread that hands out work to the workers
- *     job            work of all workers that is not a step of the training
- *     permutation    the order of the training rows in an epoch
- *     canonical      the array for the weights that are evaluated and saved
- *     slot           an array of the optimizer with one value for each parameter */
+/* Allocates and frees the exchange (exchange.h). */
 #include "engine/exchange.h"
 
 #include "base/error.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The exchange: memory that the coordinator (the thread that hands out work) and the jobs of the
- * workers share. Internal to the engine (see engine/engine.h). */
+/* The exchange: memory that the coordinator and the jobs of the workers share. Internal to the
+ * engine. */
 #ifndef ENGINE_EXCHANGE_H
 #define ENGINE_EXCHANGE_H
 
@@ -11,7 +11,7 @@
  * of the stalled worker do no harm. */
 typedef struct ls_exchange {
     ls_engine *engine;
-    const ls_network *model; /* of replicas that are built (ls_engine_set_model) */
+    const ls_network *model; /* model of replicas that are built (ls_engine_set_model) */
     /* [2][training rows] indices of the training rows, in the order in which an epoch trains on
      * them. Epochs with an even index (from 0) use array 0, the others array 1. */
     uint32_t *permutation[2];

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The feed: the buffer for training rows that are read shortly before their step. It has
- * LS_IN_FLIGHT *slots*; a slot has the rows of one minibatch. `images` are the values of the rows,
- * which need not be images. */
+/* The feed (feed.h). `images` are the values of the rows, which need not be images. */
 #include "engine/feed.h"
 
 #include "base/error.h"

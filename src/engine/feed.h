@@ -8,9 +8,9 @@
 #include "engine/engine.h"
 
 /* Contains LS_IN_FLIGHT slots with up to `batch` rows each. A slot holds the rows of one step that
- * was submitted and not yet collected. (A *range* of engine/engine.h is one step if rows are
- * streamed.) If a worker stalls, the feed is left to that worker, which can still read rows, and
- * the other workers get a new feed. */
+ * was submitted and not yet collected. (A range is one step if rows are streamed.) If a worker
+ * stalls, the feed is left to that worker, which can still read rows, and the other workers get a
+ * new feed. */
 typedef struct ls_feed {
     const ls_host *host;
     uint32_t batch; /* largest number of rows of a slot */

@@ -2,23 +2,12 @@
 /* Groups: the assignment of shards to workers, the creation of a group, and the removal of workers
  * after a failure.
  *
- * Words of this file (engine.h, sync/deal.h):
- *
- *     group       the set of workers that merge (all-reduce) their gradients into the *total*
- *     exchange    the memory through which coordinator and jobs pass weights and results
- *     feed        the buffer for training rows that are read shortly before their step
- *     deal        an object from which workers take shards while they work
- *
  * After a group has lost a worker it is not used again: a new group is created, and the shards are
- * distributed anew among the remaining workers. The result of a step depends only on its shards.
- * Which worker computes a shard does not matter, so the final weights are those of an undisturbed
- * run.
+ * distributed anew among the remaining workers.
  *
- * A stalled worker (one without a sign of life) cannot be stopped. All memory that a stalled worker
- * can still use (its replica, the exchange, the feed, the group) is left to it, and the other
- * workers continue with new memory. If a stalled worker wakes, it finds its group aborted and does
- * nothing more.
- */
+ * A stalled worker cannot be stopped. All memory that a stalled worker can still use (its replica,
+ * the exchange, the feed, the group) is left to it, and the other workers continue with new memory.
+ * If a stalled worker wakes, it finds its group aborted and does nothing more. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -161,14 +150,14 @@ static bool may_still_use(const ls_train_worker *w, const ls_comm_group *group)
 }
 
 /* Returns whether a stalled worker can still read the arrays that the other workers have shown to
- * (shared with) the old group (merge/group.h). If one can, the function first waits up to 0.1 s
- * until it has stopped reading: a worker that is only slow stops within microseconds of the abort.
- * Once may_read has returned 0 for a worker, that worker reads nothing more.
+ * the old group (merge/group.h). If one can, the function first waits up to 0.1 s until it has
+ * stopped reading: a worker that is only slow stops within microseconds of the abort. Once may_read
+ * has returned 0 for a worker, that worker reads nothing more.
  *
  * A worker that sleeps in the middle of a merge reads the shown arrays when it wakes, whatever they
- * contain then. It writes the sums to its own memory or to the old group's total, and no other
- * worker reads either of them any more. The reads are therefore harmless as long as the arrays
- * exist. So the caller keeps the arrays if this function returns true. */
+ * contain then. It writes the sums to memory that no other worker reads any more. The reads are
+ * therefore harmless as long as the arrays exist, so the caller keeps them if this function returns
+ * true. */
 static bool peer_may_read(const ls_engine *e, const ls_comm_group *group)
 {
     const struct timespec a_millisecond = {.tv_nsec = 1000000};

@@ -37,14 +37,6 @@ void ls_sharded_rows_fini(ls_sharded_rows *r, const ls_host *host)
     ls_free(host, r->row);
 }
 
-static int infer_shard(const ls_sharded_rows *r, ls_replica *replica, uint32_t first,
-                       uint32_t count, ls_tally *tally, ls_error *err)
-{
-    float *scores = r->scores ? r->scores + first * (size_t)r->classes : NULL;
-    return ls_replica_evaluate(replica, LS_TEST, r->row + first, count, &tally->loss,
-                               &tally->correct, scores, err);
-}
-
 int ls_infer_shards(const ls_sharded_rows *r, ls_replica *replica, int lo, int hi, ls_error *err)
 {
     ls_tally *tally = r->tally;
@@ -56,8 +48,10 @@ int ls_infer_shards(const ls_sharded_rows *r, ls_replica *replica, int lo, int h
             uint32_t first, count;
             ls_split(left < r->batch ? (uint32_t)left : r->batch, r->shards, (uint32_t)shard,
                      &first, &count);
-            int status =
-                infer_shard(r, replica, (uint32_t)begin + first, count, &tally[shard], err);
+            first += (uint32_t)begin;
+            int status = ls_replica_evaluate(
+                replica, LS_TEST, r->row + first, count, &tally[shard].loss, &tally[shard].correct,
+                r->scores ? r->scores + first * (size_t)r->classes : NULL, err);
             if (status)
                 return status;
         }

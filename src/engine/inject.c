@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Parses and executes injections: the planned faults of the option --inject (inject.h). A *stage*
- * is a moment of a step, an evaluation or an export at which a fault can be executed. */
+/* Parses and executes injections: the planned faults of the option --inject (inject.h). */
 #include "engine/inject.h"
 
 #include "base/clock.h"

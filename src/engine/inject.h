@@ -3,38 +3,14 @@
  *
  *     worker=1,step=120,kind=stall,stage=merge,seconds=20
  *
- * | key     | meaning                                                                    |
- * |---------|----------------------------------------------------------------------------|
- * | worker  | index of the worker, from 0                                                |
- * | step    | number of the step, from 1                                                 |
- * | kind    | fail: the device fails; stall: the worker's thread sleeps; spin: the       |
- * |         | thread runs in a loop and uses its CPU; corrupt: a bit of the worker's     |
- * |         | replica flips after the step's update; nan: the loss of a shard becomes NaN |
- * | stage   | the time of the fault (see below), only for fail, stall and spin;          |
- * |         | default: shard                                                             |
- * | seconds | duration of a stall or spin; default: for ever                             |
- * | part    | only for corrupt: weights (the default); slot0, slot1: the optimizer's     |
- * |         | states (slot0: momentum, or AdamW's m; slot1: AdamW's v); average: the     |
- * |         | moving average; statistics: the running statistics of batch norm           |
- * | bit     | only for corrupt: the bit of a float, 0 (the lowest, the default) to 31    |
- * |         | (the sign)                                                                 |
- * | index   | only for corrupt: number of the float within the part, in the order of the |
- * |         | device's memory; default: 0                                                |
+ * <lockstep/sys/trainer.h> lists the keys and their values. Some of them mean more exactly:
  *
- * | stage    | time of the fault                                                         |
- * |----------|---------------------------------------------------------------------------|
- * | start    | at the beginning of the step                                              |
- * | shard    | before the worker's last shard of the step; if shards are dealt           |
- * |          | (sync/deal.h), after the worker's first shard                             |
- * | merge    | before the worker begins the all-reduce                                   |
- * | apply    | before the worker applies the update                                      |
- * | report   | before the worker sends its report of the step                            |
- * | evaluate | before the first evaluation after `step` or more steps                    |
- * | export   | before the first export of weights after `step` or more steps             |
+ * - stage shard: before the worker's last shard of the step; if shards are dealt (sync/deal.h),
+ *   after the worker's first one. evaluate, export: before the first one after `step` or more steps
+ * - part slot0: momentum, or AdamW's m; slot1: AdamW's v. The bit flips after the step's update
+ * - index: in the order of the device's memory; default: 0
  *
- * Each *injection* (one planned fault) fires once. The command line's option --inject adds
- * injections; without that option there are none.
- */
+ * Each *injection* (one planned fault) fires once. */
 #ifndef ENGINE_INJECT_H
 #define ENGINE_INJECT_H
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Running a job, which is work that all workers do between steps; and the functions that run one
- * certain job. The coordinator (the thread that hands out work) calls them. The arguments and
- * results of jobs are in the *exchange*, memory that the coordinator and the workers share
+ * certain job. The coordinator calls them. The arguments and results of jobs are in the exchange
  * (exchange.h). */
 #include "base/digest.h"
 #include "base/error.h"

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Data structures of the engine, shared by the files of this folder only. Terms (see
- * engine/engine.h): the *coordinator* is the thread that hands out work; a *range* is one step or a
- * few consecutive steps, a *job* is other work of all workers; the live workers form a *group*,
- * which merges (all-reduces) gradients; a *fold* is a worker's partial sums of gradients; a *deal*
- * is the object from which workers take shards. */
+/* Data structures of the engine, shared by the files of this folder only. */
 #ifndef ENGINE_STATE_H
 #define ENGINE_STATE_H
 
@@ -104,8 +100,8 @@ typedef struct ls_train_worker {
     /* The fields below belong to the coordinator at all times. */
     ls_presence presence;
     ls_report report; /* report of the step being collected */
-    /* Of a live worker: its first fault since the last job or since the group was formed; status
-     * LS_OK: none. Of a lost or stalled worker: the fault by which it was lost. */
+    /* A live worker's first fault since the last job or since the group was formed; status LS_OK:
+     * none. A lost or stalled worker's fault by which it was lost. */
     ls_fault fault;
     /* ls_engine_drop has returned the fault of this lost or stalled worker */
     bool fault_returned;

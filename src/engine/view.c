@@ -72,10 +72,10 @@ const ls_replica *const *ls_engine_replica_at(const ls_engine *e, int worker)
 /* Only the coordinator writes presence, shard_lo, shard_hi and report, even those of a stalled
  * worker. So the coordinator may read these fields at any time. Jobs write device, replica and
  * checksum on the worker's thread, so these fields are read only if the worker's last job has
- * ended. The last job of a live or lost worker has ended, because the coordinator waits for its
- * jobs (ls_await_jobs). The pool makes all writes of an ended job visible to the thread that saw
- * the job end (pool/pool.h). Ranges, which may be running, do not write these fields. A stalled
- * worker can still be running a job, so its device, replica and checksum are not read. */
+ * ended. That of a live or lost worker has ended, because the coordinator waits for its jobs
+ * (ls_await_jobs), and the pool makes its writes visible to the thread that saw it end
+ * (pool/pool.h). Ranges, which may be running, do not write these fields. A stalled worker can
+ * still be running a job, so its fields are not read. */
 ls_worker_view ls_engine_worker(const ls_engine *e, int worker)
 {
     const ls_train_worker *w = &e->worker[worker];

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Observation of an engine: no function in this file changes what is computed. Terms (see
- * engine/engine.h): the *coordinator* is the thread that hands out work; a *range* is one step or a
- * few consecutive steps; a *job* is other work of all workers; rows are *resident* if the devices
- * hold them during the whole run, or *streamed* if they are read shortly before their step. Only
- * the coordinator calls these functions. It may call them at any time unless a comment says
- * otherwise. */
+/* Observation of an engine: no function in this file changes what is computed. Only the coordinator
+ * calls these functions. It may call them at any time unless a comment says otherwise. */
 #ifndef ENGINE_VIEW_H
 #define ENGINE_VIEW_H
 
@@ -33,11 +29,10 @@ uint32_t *ls_engine_order(ls_engine *engine, uint32_t epoch);
 /* Returns the feed, which has the streamed training rows of the steps in flight; NULL: the rows are
  * resident. */
 struct ls_feed *ls_engine_feed(ls_engine *engine);
-/* Returns the address of the engine's pointer to a text that says which kernel runs which op of the
- * model. The job ls_worker_choices writes the text, from the device of worker 0. In a run of
- * several processes the caller sets the pointer in the other processes to a copy of the first
- * process's text, so that all devices use the same kernels. The pointer is NULL if there is no
- * text. The engine frees the text. */
+/* Returns the address of the engine's pointer to a text: which kernel runs which op of the model.
+ * The job ls_worker_choices writes it, from the device of worker 0. The caller sets it in the other
+ * processes to a copy of the first one's, so that all devices use the same kernels. NULL: no text.
+ * The engine frees it. */
 char **ls_engine_choices(ls_engine *engine);
 
 /* ---- workers -------------------------------------------------------------------------------- */
@@ -71,15 +66,13 @@ int ls_engine_shards(const ls_engine *engine);
  * changes it. Once ls_worker_open has ended, this function may be called at any time, even if the
  * worker has stalled. */
 const char *ls_engine_device_name(const ls_engine *engine, int worker);
-/* Returns the number of floats of an *arena*: an array with all weights of the model, or with one
- * value for each weight. The number is the same for all workers. Once the job ls_worker_open has
- * ended, this function may be called at any time, even if worker 0 has stalled. */
+/* Returns the number of floats of an arena, the same for all workers. Once the job ls_worker_open
+ * has ended, this function may be called at any time, even if worker 0 has stalled. */
 size_t ls_engine_floats(const ls_engine *engine);
-/* Returns the size in bytes of the *total* (the sum of all workers' gradients) if it is one array
- * that all workers share; 0: each worker has its own array for the total. */
+/* Returns the size in bytes of the total if it is one array that all workers share; 0: each worker
+ * has its own array for the total. */
 size_t ls_engine_total_bytes(const ls_engine *engine);
-/* Returns the size in bytes of a worker's *fold*: its arrays for the partial sums of the gradients
- * of its shards (comm/comm.h). */
+/* Returns the size in bytes of a worker's fold. */
 size_t ls_engine_fold_bytes(const ls_engine *engine, int worker);
 /* Returns whether the last LS_ENOMEM of an engine function was due to a lack of memory for the
  * scores of an evaluation. */

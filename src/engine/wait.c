@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Waiting: the coordinator waits for the reports of a step, or for the end of a job, and watches
- * the workers' signs of life meanwhile. Terms (see engine/engine.h): a *range* is one step or a few
- * consecutive steps, sent to a worker at once; a *merge* is an all-reduce, in which the workers of
- * a *group* add their gradients; a *job* is other work of all workers, such as an evaluation.
+ * the workers' signs of life meanwhile.
  *
  * A worker is *awaited* if it has not yet sent the report or ended the job for which the
  * coordinator waits. While it waits, the coordinator reads the heartbeat of each awaited worker
- * every LS_NAP_NS. A heartbeat is a counter that the worker increments, together with the *place*,
- * the number of the phase of its work. A worker that shows no sign of life for longer than
- * deadline_ns is declared stalled. Time during which the worker could not run (the process was
- * stopped, or no CPU was free) does not count (sync/heartbeat.h). A worker that waits for other
- * workers in a merge cannot show signs of life. Its silence is therefore taken to be the shortest
- * silence of all awaited workers. All functions run on the coordinator's thread.
- */
+ * every LS_NAP_NS. A worker that shows no sign of life for longer than deadline_ns is declared
+ * stalled. Time during which the worker could not run (the process was stopped, or no CPU was free)
+ * does not count (sync/heartbeat.h). A worker that waits for other workers in a merge cannot show
+ * signs of life. Its silence is therefore taken to be the shortest silence of all awaited workers.
+ * All functions run on the coordinator's thread. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -87,14 +83,13 @@ void ls_watch_begin(ls_watch *watch)
 }
 
 /* Returns the time in nanoseconds for which the coordinator's thread waited for a CPU since its
- * last check of the workers. Returns 0 if the time is unknown. The time is read only while a worker
- * is suspected (silent for almost deadline_ns / 8), because reading it costs system calls.
+ * last check of the workers; 0: unknown. It is read only while a worker is suspected (silent for
+ * almost deadline_ns / 8), because that costs system calls.
  *
- * The caller passes the result to ls_attended_ns (see base/clock.h), which returns the time since
- * the last check that counts as silence of a worker. A long time between two checks usually means
- * that the whole process was stopped; it does not count. If only the coordinator had no CPU, the
- * workers were not stopped, so that time does count. Therefore a hung worker is found as early on a
- * busy machine as on an idle one. */
+ * The caller passes the result to ls_attended_ns (base/clock.h). A long time between two checks
+ * usually means that the whole process was stopped, and does not count; but if only the coordinator
+ * had no CPU, the time does count. Therefore a hung worker is found as early on a busy machine as
+ * on an idle one. */
 static uint64_t own_queued_ns(ls_watch *watch, const ls_engine *e)
 {
     const ls_thread_use before = watch->coordinator;
@@ -197,10 +192,9 @@ static void declare_stalled(ls_engine *e, int worker, uint64_t step, const ls_si
 }
 
 /* Checks the awaited workers. The coordinator calls it every LS_NAP_NS. A worker whose silence
- * exceeds the deadline is declared stalled (`step`: see declare_stalled). A worker that is in a
- * merge gets a grace period of GRACE_NS after the deadline, because it might only wait there for a
- * hung worker. At the deadline the group is aborted, which releases all workers that only wait.
- * Therefore a worker that shows no sign of life during the grace period is the one that hangs. */
+ * exceeds the deadline is declared stalled (`step`: see declare_stalled). At the deadline the group
+ * is aborted, which releases all workers that only wait in a merge. They have GRACE_NS more to show
+ * a sign of life; the one that shows none hangs. */
 static void check_workers(ls_watch *watch, ls_engine *e, const bool *awaited, uint64_t step)
 {
     update_silences(watch, e);

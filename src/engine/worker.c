@@ -1,14 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The jobs of a worker. A *job* is work of all workers that is not a step. It runs on the worker's
- * thread, with the worker's device and *replica* (its copy of the model).
- *
- * Words of this file (engine/engine.h):
- *
- *     arena       one array with a value for each parameter of the model
- *     group       the live workers, which merge (all-reduce) gradients into the *total*
- *     fold        a worker's partial sums of gradients
- *     feed        the buffer for training rows that are read shortly before their step
- *     exchange    the memory through which coordinator and jobs pass weights and results */
+/* The jobs of a worker, which run on its thread with its device and replica. */
 #include "engine/worker.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -42,13 +33,11 @@ static int list_shard_sizes(uint32_t sizes[SIZES], int *trained, const ls_engine
                               ls_evaluation_batch(batch, shards), shards);
 }
 
-/* Returns the replica's arena that corresponds to the exchange's array state.slot[i]. Such an arena
- * or array, a *slot*, holds one value of the optimizer for each parameter, such as a momentum.
- * Usually the result is the replica's slot `i`. There is one exception, if a moving average of the
- * weights is kept. The exchange has the average in state.canonical, its array for the weights that
- * are evaluated and saved, and the trained weights in slot number `average`. The replica has the
- * trained weights in its weight arena, and the average in slot number `average`. So the result for
- * slot number `average` is the weight arena. */
+/* Returns the replica's arena that corresponds to the exchange's array state.slot[i]. Usually the
+ * result is the replica's slot `i`. With a moving average, the exchange has the average in
+ * state.canonical and the trained weights in slot number `average`, whereas the replica has the
+ * trained weights in its weight arena. So the result for slot number `average` is the weight
+ * arena. */
 static float *arena_of(const ls_train_worker *w, int i)
 {
     ls_replica *r = w->replica;
@@ -72,11 +61,10 @@ static int import_state(ls_train_worker *w, const ls_exchange *x, bool slots)
     return status;
 }
 
-/* Returns whether the replica's total (the merged gradient) is put into an array of the engine or
- * of the fold when the worker joins a group. This needs a device whose ops can be given other
- * arrays later (ls_worker_rebinds). If the result is false, the replica allocates its own total
- * when it is created. A replica that keeps a moving average needs its own total: while the average
- * is evaluated, the replica keeps its trained weights in that memory (ls_replica_use_average). */
+/* Returns whether the replica's total is put into an array of the engine or of the fold when the
+ * worker joins a group, which needs ls_worker_rebinds. If not, the replica allocates its own total.
+ * A replica that keeps a moving average needs its own total: while the average is evaluated, the
+ * replica keeps its trained weights in that memory (ls_replica_use_average). */
 static bool has_total_later(const ls_train_worker *w)
 {
     return ls_worker_rebinds(w) && w->engine->desc.optimizer->ema == 0;
@@ -187,10 +175,9 @@ int ls_worker_open(ls_train_worker *w, const ls_exchange *x)
 /* Moves the fold to the list of old folds, because a stalled worker of the old group can still read
  * these partial sums. In the old group the total was possibly computed *by pieces*: each worker
  * adds a piece of the total immediately before it updates the weights of that piece (comm/comm.h).
- * In this case the stalled worker can have stalled anywhere in its update. It can then still read a
- * partial sum of this worker that is the gradient of a single shard and lies in this worker's
- * gradient arena. Therefore this worker also gets a new gradient arena, and the replica keeps the
- * old one. */
+ * The stalled worker can then have stalled anywhere in its update, and still read a partial sum of
+ * this worker in its gradient arena, the gradient of a single shard. Therefore this worker also
+ * gets a new gradient arena, and the replica keeps the old one. */
 static int put_fold_away(ls_train_worker *w)
 {
     ls_old_fold *old = ls_alloc(w->engine->desc.host, sizeof *old);
@@ -407,9 +394,8 @@ int ls_worker_evaluate(ls_train_worker *w, const ls_exchange *x)
 
 /* ---- models ------------------------------------------------------------------------------ */
 
-/* Computes the checksum of the weight arena and of the slots. In each arena the parameters are
- * followed by the *tail*, a few floats in which a gradient has the loss and counts. A slot has
- * values for the parameters only, so its checksum ends at the offset of the tail. */
+/* Computes the checksum of the weight arena and of the slots. A slot has values for the parameters
+ * only, so its checksum ends at the offset of the tail. */
 int ls_worker_sum_state(uint32_t *sum, ls_train_worker *w)
 {
     ls_replica *r = w->replica;

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Declarations for the files whose functions run on a worker's thread. Terms (see engine/engine.h):
- * a *job* is work of all workers that is not a step; a *range* is one step or a few consecutive
- * steps; the live workers form a *group*, which merges (all-reduces) gradients; the *exchange* is
- * the memory through which coordinator and jobs pass weights and results.
+/* Declarations for the files whose functions run on a worker's thread.
  *
  *     worker.c         jobs other than training: opening, joining, evaluation, reading back
- *     worker_step.c    steps: in parts together with other workers, or whole as device launches
- */
+ *     worker_step.c    steps: in parts together with other workers, or whole as device launches */
 #ifndef ENGINE_WORKER_H
 #define ENGINE_WORKER_H
 
@@ -23,10 +19,9 @@ static inline bool ls_worker_rebinds(const ls_train_worker *w)
 }
 
 /* Returns whether the worker's fold is in spread mode: gradients are added late, not when each is
- * computed (comm/comm.h). It is in that mode if sums are merged in the tree's order,
- * ls_worker_rebinds holds, and the worker's device computes with one thread. A device with several
- * threads adds each gradient as soon as it is computed, and uses all its threads for the
- * addition. */
+ * computed (comm/comm.h). It is if sums are merged in the tree's order, ls_worker_rebinds holds,
+ * and the worker's device computes with one thread. A device with several threads adds each
+ * gradient at once, with all its threads. */
 static inline bool ls_worker_spreads(const ls_train_worker *w)
 {
     return w->engine->merge == &ls_comm_ordered && ls_worker_rebinds(w) && w->info.threads <= 1;

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The steps of a worker, which it runs in one of two ways. Terms (see engine/engine.h): a *range*
- * is one step or a few consecutive steps, sent to a worker at once; a *group* is the set of workers
- * that merge (all-reduce) their gradients; a *fold* is the set of partial sums of a worker's
- * shards; the *tail* of a gradient is its last floats, with loss, correct rows and rows. A *launch*
- * is work that a device executes as a unit (nn/replica.h).
+/* The steps of a worker, which it runs in one of two ways.
  *
  * In parts: the worker computes the gradients of its shards, merges them with the gradients of the
  * other workers, and applies the update. A range then usually has one step. If there are no other
@@ -14,13 +10,11 @@
  * Whole: if the minibatch has one shard and there is one worker, the worker enqueues a whole step
  * (gradient and update) on its device as one launch. It enqueues the next step before the result of
  * the step before is known, so the device never waits for the host. For a small model one launch
- * has LS_UNROLLED steps. At most LS_IN_FLIGHT launches are in progress. When a launch has ended,
- * its steps are reported in order. If the loss of a step is not finite, the device applies neither
- * that step nor the steps that are enqueued after it. The worker sees the loss when it reads the
- * result of the launch. It handles the step as any other skipped step. If the run continues, the
- * worker then enqueues the later steps again. The results are therefore the same as if each step
- * had been enqueued after the end of the step before.
- */
+ * has LS_UNROLLED steps. At most LS_IN_FLIGHT launches are in progress. If the loss of a step is
+ * not finite, the device applies neither that step nor those that are enqueued after it. The worker
+ * handles the step as any other skipped step when it reads the result, and enqueues the later steps
+ * again if the run continues. So the results are the same as if each step had been enqueued after
+ * the end of the one before. */
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/error.h"
@@ -69,9 +63,8 @@ static bool is_quick(const ls_engine_desc *d)
 }
 
 /* If each worker has one shard, the gradient of that shard is the worker's only partial sum, so its
- * complete parts can be merged during backward. The group's field `ahead` says whether its
- * communicator can do that. If there is only one worker with one shard, and no other process,
- * nothing is merged. The gradient is then the total, and steps can be whole. */
+ * complete parts can be merged during backward, if the group's communicator can (`ahead`). With one
+ * worker, one shard and no other process, the gradient is the total, and steps can be whole. */
 int ls_worker_choose_steps(ls_train_worker *w)
 {
     const ls_engine *e = w->engine;
@@ -143,7 +136,7 @@ static int flip_bit(ls_train_worker *w, const ls_injection *flip)
 }
 
 /* If rows are streamed, copies `count` rows of the step, from row `first` on, to the device. The
- * rows are consecutive in the feed, which is the host's buffer for streamed rows. */
+ * rows are consecutive in the feed. */
 static int refresh_rows(ls_train_worker *w, const ls_step *s, uint32_t first, uint32_t count)
 {
     if (!w->engine->streams || count == 0)
@@ -615,11 +608,10 @@ static void retire_down_to(ls_train_worker *w, int most)
             retire_first(w);
 }
 
-/* Enqueues `count` steps of a range, from step `index` of the range on, as one launch. Then waits
- * for the earlier launch, if there is one, and reports its steps. If the range has more steps, or
- * other work arrives before the new launch ends, the steps of the new launch are reported later
- * (when the next launch has been enqueued, or before the next step in parts). Otherwise the
- * function waits for the new launch and reports its steps. */
+/* Enqueues `count` steps of a range, from step `index` on, as one launch. Then waits for the
+ * earlier launch, if any, and reports its steps. If the range has more steps, or other work arrives
+ * first, the steps of the new launch are reported later (when the next launch has been enqueued, or
+ * before the next step in parts); otherwise here. */
 static void launch_steps(ls_train_worker *w, const ls_range *range, uint32_t index, uint32_t count)
 {
     const bool more = index + count < range->steps;

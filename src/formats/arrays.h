@@ -36,8 +36,8 @@ typedef struct ls_array {
     ls_array_type type;
     bool big_endian;
     bool takes_texts; /* texts are accepted */
-    bool is_unicode;  /* of texts: four bytes for each character, otherwise bytes */
-    size_t width;     /* of texts: number of bytes of an element */
+    bool is_unicode;  /* texts have four bytes for each character, otherwise bytes */
+    size_t width;     /* number of bytes of a text */
     int rank;
     uint64_t dim[LS_ARRAY_RANK]; /* [rank]: size of each dimension, greater than 0 */
     const uint8_t *data;

@@ -6,9 +6,8 @@
  *     ls_pb_text(&inner, 1, "conv1.weight");
  *     ls_pb_message(&outer, 5, &inner);       // copies and empties inner
  *
- * Source: the encoding's description (protobuf.dev/programming-guides/encoding): a field is a
- * varint (number << 3 | wire type) followed by its value. If memory runs out, the buffer is marked
- * as failed (base/buffer.h). */
+ * Source: protobuf.dev/programming-guides/encoding: a field is a varint (number << 3 | wire type)
+ * followed by its value. If memory runs out, the buffer is marked as failed (base/buffer.h). */
 #ifndef FORMATS_PROTOBUF_H
 #define FORMATS_PROTOBUF_H
 

@@ -16,20 +16,20 @@ enum { LS_TENSOR_RANK = 4 };
 
 /* A tensor of floats: its name in the file and the location of its numbers. */
 typedef struct ls_tensor_entry {
-    const char *name; /* name without the group's prefix */
+    const char *name; /* name without the set's prefix */
     int rank, dim[LS_TENSOR_RANK];
     size_t count;  /* product of dim */
-    size_t offset; /* index of the tensor's first float in the group's array */
+    size_t offset; /* index of the tensor's first float in the set's array */
 } ls_tensor_entry;
 
 /* Tensors whose names have the same prefix. */
-typedef struct ls_tensor_group {
+typedef struct ls_tensor_set {
     const char *prefix;
     const ls_tensor_entry *entry;
     int entries;
     const float *from; /* array to write from */
     float *to;         /* array to read into */
-} ls_tensor_group;
+} ls_tensor_set;
 
 /* Metadata of a file. Each field can be NULL: the file does not have that entry. */
 typedef struct ls_tensor_notes {
@@ -42,17 +42,17 @@ typedef struct ls_tensor_notes {
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-/* Writes the contents of a safetensors file with the tensors of all groups, as F32. The caller
- * opens the file before this call, and completes it afterwards (store/durable.h). The groups must
+/* Writes the contents of a safetensors file with the tensors of all sets, as F32. The caller
+ * opens the file before this call, and completes it afterwards (store/durable.h). The sets must
  * have different prefixes. If notes->state is given, the header's metadata begin with "sha256": the
  * SHA-256 of the whole file as it is with zeros in place of these 64 digits. Errors: LS_EIO,
  * LS_ENOMEM. Any thread. */
-int ls_tensor_file_write(ls_file_writer *w, const ls_tensor_group *groups, int count,
+int ls_tensor_file_write(ls_file_writer *w, const ls_tensor_set *sets, int count,
                          const ls_tensor_notes *notes, const ls_host *host, ls_error *err);
 
 /* Computes the SHA-256 of the file that ls_tensor_file_write would write, as 64 hexadecimal digits
  * and a zero byte. Errors: those of ls_tensor_file_write, without writing. Any thread. */
-int ls_tensor_file_sha256(char out[65], const ls_tensor_group *groups, int count,
+int ls_tensor_file_sha256(char out[65], const ls_tensor_set *sets, int count,
                           const ls_tensor_notes *notes, const ls_host *host, ls_error *err);
 
 /* Writes a tensor's entry of a header. Its shape is dim[rank], and its data begin at *at;
@@ -69,27 +69,27 @@ void ls_floats_sha256(char out[65], const float *values, size_t count);
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* Reads the group's tensors into group->to; F16 and BF16 are converted to F32. Some programs put a
+/* Reads the set's tensors into set->to; F16 and BF16 are converted to F32. Some programs put a
  * prefix such as "module." or "_orig_mod." before all names. If all names of the file begin with
- * the same prefix, which ends with a dot, and the group has no prefix, the prefix in the file is
- * ignored, and a line in the log of `host` says so. Tensors that the group does not name are
+ * the same prefix, which ends with a dot, and the set has no prefix, the prefix in the file is
+ * ignored, and a line in the log of `host` says so. Tensors that the set does not name are
  * ignored. If the file has a state (ls_tensor_notes), its checksum is verified first. Errors:
  * LS_ENOENT; LS_EIO; LS_EDATA with file, offset and what was expected; LS_ENOMEM. Any thread. */
-int ls_tensor_file_load(const ls_tensor_group *group, const char *path, const ls_host *host,
+int ls_tensor_file_load(const ls_tensor_set *set, const char *path, const ls_host *host,
                         ls_error *err);
 
-/* Reads those tensors of the group that the file contains in the same shape. The other tensors of
- * the group stay unchanged. Logs a line for each tensor of the group that was not read, and for
+/* Reads those tensors of the set that the file contains in the same shape. The other tensors of
+ * the set stay unchanged. Logs a line for each tensor of the set that was not read, and for
  * each tensor of the file that was not used. Errors: those of ls_tensor_file_load, and LS_EDATA if
  * no tensor fits. */
-int ls_tensor_file_load_fitting(const ls_tensor_group *group, const char *path, const ls_host *host,
+int ls_tensor_file_load_fitting(const ls_tensor_set *set, const char *path, const ls_host *host,
                                 ls_error *err);
 
 /* Reads a file that ls_tensor_file_write has written. The file must contain all tensors of all
- * groups, as F32, and no others. The checksum of a file with a state is verified first. After a
+ * sets, as F32, and no others. The checksum of a file with a state is verified first. After a
  * failure the contents of the arrays are undefined. Errors: those of ls_tensor_file_load. */
-int ls_tensor_file_load_groups(const ls_tensor_group *groups, int count, const char *path,
-                               const ls_host *host, ls_error *err);
+int ls_tensor_file_load_sets(const ls_tensor_set *sets, int count, const char *path,
+                             const ls_host *host, ls_error *err);
 
 /* Reads notes->state of a file, and verifies the file's checksum. *state becomes NULL if the file
  * has no state; the caller frees it. Errors: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA, with file,

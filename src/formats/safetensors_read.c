@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads safetensors files. Before any tensor is read, the whole header is checked: the tensors must
- * cover the rest of the file without gaps and overlaps. If the file contains the state of a run
- * (safetensors.h), its checksum is verified as well. The file is read, not mapped: if it shrinks
- * during the read, the result is an error instead of the signal SIGBUS. */
+ * cover the rest of the file without gaps and overlaps. The checksum of a file with a run's state
+ * is verified as well. The file is read, not mapped: if it shrinks meanwhile, the result is an
+ * error instead of SIGBUS. */
 #include "formats/safetensors.h"
 
 #include "base/error.h"
@@ -324,13 +324,13 @@ static int check_finite(const file *f, const cJSON *entry, const float *values,
     return fail_entry(f, entry, text);
 }
 
-static int load_tensor(const file *f, const ls_tensor_group *group, const ls_tensor_entry *p)
+static int load_tensor(const file *f, const ls_tensor_set *set, const ls_tensor_entry *p)
 {
     char name[TENSOR_NAME];
     char text[192];
     char shape[64];
     span at;
-    snprintf(name, sizeof name, "%s%s", group->prefix, p->name);
+    snprintf(name, sizeof name, "%s%s", set->prefix, p->name);
     const cJSON *entry = cJSON_GetObjectItemCaseSensitive(ls_json_root(f->header), name);
     if (!entry)
         return ls_fail(f->err, LS_EDATA,
@@ -354,8 +354,8 @@ static int load_tensor(const file *f, const ls_tensor_group *group, const ls_ten
                  p->count * width_of(kind), (unsigned long long)(at.end - at.begin));
         return fail_entry(f, entry, text);
     }
-    status = read_values(f, group->to + p->offset, p->count, kind, f->data + at.begin);
-    return status ? status : check_finite(f, entry, group->to + p->offset, p);
+    status = read_values(f, set->to + p->offset, p->count, kind, f->data + at.begin);
+    return status ? status : check_finite(f, entry, set->to + p->offset, p);
 }
 
 /* Opens the file and checks its header, but not the values of the tensors. */
@@ -374,32 +374,32 @@ static void close_file(file *f)
         close(f->fd);
 }
 
-static int load_group(const file *f, const ls_tensor_group *group)
+static int load_set(const file *f, const ls_tensor_set *set)
 {
     int status = LS_OK;
-    for (int i = 0; i < group->entries && status == LS_OK; i++)
-        status = load_tensor(f, group, &group->entry[i]);
+    for (int i = 0; i < set->entries && status == LS_OK; i++)
+        status = load_tensor(f, set, &set->entry[i]);
     return status;
 }
 
-/* Returns whether `name`, a tensor's name in the file, is that of a tensor of the group. */
-static bool belongs(const char *name, const ls_tensor_group *group)
+/* Returns whether `name`, a tensor's name in the file, is that of a tensor of the set. */
+static bool belongs(const char *name, const ls_tensor_set *set)
 {
-    const size_t length = strlen(group->prefix);
-    if (strncmp(name, group->prefix, length) != 0)
+    const size_t length = strlen(set->prefix);
+    if (strncmp(name, set->prefix, length) != 0)
         return false;
-    for (int i = 0; i < group->entries; i++)
-        if (strcmp(name + length, group->entry[i].name) == 0)
+    for (int i = 0; i < set->entries; i++)
+        if (strcmp(name + length, set->entry[i].name) == 0)
             return true;
     return false;
 }
 
-static int check_no_others(const file *f, const ls_tensor_group *groups, int count)
+static int check_no_others(const file *f, const ls_tensor_set *sets, int count)
 {
     for (const cJSON *e = ls_json_root(f->header)->child; e; e = e->next) {
         bool known = is_metadata(e);
         for (int g = 0; g < count && !known; g++)
-            known = belongs(e->string, &groups[g]);
+            known = belongs(e->string, &sets[g]);
         if (!known)
             return fail_entry(f, e,
                               "the model has none of that name; is it the file of another "
@@ -483,15 +483,15 @@ static int open_verified(file *f)
     return status == LS_OK ? check_whole(f) : status;
 }
 
-int ls_tensor_file_load_groups(const ls_tensor_group *groups, int count, const char *path,
-                               const ls_host *host, ls_error *err)
+int ls_tensor_file_load_sets(const ls_tensor_set *sets, int count, const char *path,
+                             const ls_host *host, ls_error *err)
 {
     file f = {.path = path, .fd = -1, .strict = true, .host = host, .err = err};
     int status = open_verified(&f);
     if (status == LS_OK)
-        status = check_no_others(&f, groups, count);
+        status = check_no_others(&f, sets, count);
     for (int g = 0; g < count && status == LS_OK; g++)
-        status = load_group(&f, &groups[g]);
+        status = load_set(&f, &sets[g]);
     close_file(&f);
     return status;
 }
@@ -531,15 +531,15 @@ int ls_safetensors_steps(char **steps, const char *path, const ls_host *host, ls
 /* ---- prefixes of names ----------------------------------------------------------------------- */
 
 /* Finds the shortest prefix of `name` that ends with a dot and after which a tensor's name of the
- * group follows. Returns false if there is none, or if the prefix has TENSOR_NAME bytes or more. */
-static bool find_prefix(char out[TENSOR_NAME], const char *name, const ls_tensor_group *group)
+ * set follows. Returns false if there is none, or if the prefix has TENSOR_NAME bytes or more. */
+static bool find_prefix(char out[TENSOR_NAME], const char *name, const ls_tensor_set *set)
 {
     const size_t length = strlen(name);
     size_t least = length;
-    for (int i = 0; i < group->entries; i++) {
-        const size_t n = strlen(group->entry[i].name);
+    for (int i = 0; i < set->entries; i++) {
+        const size_t n = strlen(set->entry[i].name);
         if (n < length && name[length - n - 1] == '.' &&
-            strcmp(name + length - n, group->entry[i].name) == 0 && length - n < least)
+            strcmp(name + length - n, set->entry[i].name) == 0 && length - n < least)
             least = length - n;
     }
     if (least == length || least >= TENSOR_NAME)
@@ -559,37 +559,37 @@ static bool all_begin_with(const cJSON *tensors, const char *prefix)
 }
 
 /* Some programs put a prefix such as "module." or "_orig_mod." before the names of a model that
- * they wrap. If all names of the file begin with the same prefix, and no name of the group occurs
- * in the file without a prefix, the function sets that prefix in the group. */
-static void take_prefix_off(const file *f, ls_tensor_group *group, char prefix[TENSOR_NAME])
+ * they wrap. If all names of the file begin with the same prefix, and no name of the set occurs
+ * in the file without a prefix, the function sets that prefix in the set. */
+static void take_prefix_off(const file *f, ls_tensor_set *set, char prefix[TENSOR_NAME])
 {
     const cJSON *tensors = ls_json_root(f->header)->child;
     bool found = false;
-    if (group->prefix[0])
+    if (set->prefix[0])
         return;
     for (const cJSON *e = tensors; e; e = e->next)
-        if (!is_metadata(e) && belongs(e->string, group))
+        if (!is_metadata(e) && belongs(e->string, set))
             return;
     for (const cJSON *e = tensors; e && !found; e = e->next)
-        found = !is_metadata(e) && find_prefix(prefix, e->string, group);
+        found = !is_metadata(e) && find_prefix(prefix, e->string, set);
     if (!found || !all_begin_with(tensors, prefix))
         return;
-    group->prefix = prefix;
+    set->prefix = prefix;
     ls_log(f->host, LS_LOG_INFO, "%.200s: all names begin with \"%.80s\", which is taken off",
            f->path, prefix);
 }
 
-int ls_tensor_file_load(const ls_tensor_group *group, const char *path, const ls_host *host,
+int ls_tensor_file_load(const ls_tensor_set *set, const char *path, const ls_host *host,
                         ls_error *err)
 {
     file f = {.path = path, .fd = -1, .host = host, .err = err};
     char prefix[TENSOR_NAME];
-    ls_tensor_group named = *group;
+    ls_tensor_set named = *set;
     int status = open_verified(&f);
     if (status == LS_OK)
         take_prefix_off(&f, &named, prefix);
     if (status == LS_OK)
-        status = load_group(&f, &named);
+        status = load_set(&f, &named);
     close_file(&f);
     return status;
 }
@@ -601,31 +601,31 @@ static void say(const file *f, const char *name, const char *what)
     ls_log(f->host, LS_LOG_INFO, "%.200s: tensor \"%.80s\" %s", f->path, name, what);
 }
 
-static int load_fitting(const file *f, const ls_tensor_group *group, int *taken)
+static int load_fitting(const file *f, const ls_tensor_set *set, int *taken)
 {
     const cJSON *root = ls_json_root(f->header);
     int status = LS_OK;
-    for (int i = 0; i < group->entries && status == LS_OK; i++) {
-        const ls_tensor_entry *p = &group->entry[i];
+    for (int i = 0; i < set->entries && status == LS_OK; i++) {
+        const ls_tensor_entry *p = &set->entry[i];
         char name[TENSOR_NAME];
-        snprintf(name, sizeof name, "%s%s", group->prefix, p->name);
+        snprintf(name, sizeof name, "%s%s", set->prefix, p->name);
         const cJSON *entry = cJSON_GetObjectItemCaseSensitive(root, name);
         if (!entry)
             say(f, p->name, "is not there: it begins as without the file");
         else if (!same_shape(cJSON_GetObjectItemCaseSensitive(entry, "shape"), p))
             say(f, p->name, "has another shape: it begins as without the file");
-        else if ((status = load_tensor(f, group, p)) == LS_OK)
+        else if ((status = load_tensor(f, set, p)) == LS_OK)
             ++*taken;
     }
     return status;
 }
 
-int ls_tensor_file_load_fitting(const ls_tensor_group *group, const char *path, const ls_host *host,
+int ls_tensor_file_load_fitting(const ls_tensor_set *set, const char *path, const ls_host *host,
                                 ls_error *err)
 {
     file f = {.path = path, .fd = -1, .host = host, .err = err};
     char prefix[TENSOR_NAME];
-    ls_tensor_group named = *group;
+    ls_tensor_set named = *set;
     int taken = 0, status = open_verified(&f);
     if (status == LS_OK)
         take_prefix_off(&f, &named, prefix);

@@ -50,7 +50,7 @@ static void write_entry(ls_json_writer *w, const ls_tensor_entry *e, const char 
 
 /* Writes the header. If there is a state, the metadata begin with zeros in place of the hash, at
  * offset LS_WHOLE_AT of the file. */
-static void write_header(ls_json_writer *w, const ls_tensor_group *groups, int count,
+static void write_header(ls_json_writer *w, const ls_tensor_set *sets, int count,
                          const ls_tensor_notes *notes)
 {
     uint64_t at = 0;
@@ -67,8 +67,8 @@ static void write_header(ls_json_writer *w, const ls_tensor_group *groups, int c
         ls_json_put_string(w, "lockstep_steps", notes->steps);
     ls_json_close(w);
     for (int g = 0; g < count; g++)
-        for (int i = 0; i < groups[g].entries; i++)
-            write_entry(w, &groups[g].entry[i], groups[g].prefix, &at);
+        for (int i = 0; i < sets[g].entries; i++)
+            write_entry(w, &sets[g].entry[i], sets[g].prefix, &at);
     ls_json_close(w);
 }
 
@@ -128,64 +128,64 @@ static int write_text(const target *to, const char *header, size_t length, ls_er
 }
 
 /* Writes header and tensors. */
-static int write_all(const target *to, const char *header, size_t length,
-                     const ls_tensor_group *groups, int count, ls_error *err)
+static int write_all(const target *to, const char *header, size_t length, const ls_tensor_set *sets,
+                     int count, ls_error *err)
 {
     int status = write_text(to, header, length, err);
     for (int g = 0; g < count; g++) {
-        const ls_tensor_entry *e = groups[g].entry;
-        for (int i = 0; i < groups[g].entries && status == LS_OK; i++)
-            status = write_floats(to, groups[g].from + e[i].offset, e[i].count, err);
+        const ls_tensor_entry *e = sets[g].entry;
+        for (int i = 0; i < sets[g].entries && status == LS_OK; i++)
+            status = write_floats(to, sets[g].from + e[i].offset, e[i].count, err);
     }
     return status;
 }
 
 /* Computes the SHA-256 of the whole file with zeros in place of the hash's own digits, and writes
  * the digits into the header. */
-static void fill_hash(char *header, size_t length, const ls_tensor_group *groups, int count)
+static void fill_hash(char *header, size_t length, const ls_tensor_set *sets, int count)
 {
     ls_sha256 hash;
     char digits[LS_SHA256_HEX];
     const target to = {NULL, &hash};
     ls_sha256_init(&hash);
-    (void)write_all(&to, header, length, groups, count, NULL);
+    (void)write_all(&to, header, length, sets, count, NULL);
     ls_sha256_final_hex(&hash, digits);
     memcpy(header + LS_WHOLE_AT - PREFACE, digits, LS_SHA256_HEX - 1);
 }
 
 /* Writes a whole file to `to`. `name`: the file's name in messages. */
-static int write_to(const target *to, const char *name, const ls_tensor_group *groups, int count,
+static int write_to(const target *to, const char *name, const ls_tensor_set *sets, int count,
                     const ls_tensor_notes *notes, const ls_host *host, ls_error *err)
 {
     ls_json_writer text;
     size_t length;
     ls_json_writer_init(&text, 0, host);
-    write_header(&text, groups, count, notes);
+    write_header(&text, sets, count, notes);
     int status = ls_json_writer_text(&text, &length, err) ? LS_OK : LS_ENOMEM;
     if (status == LS_OK && length > MAX_HEADER - 8)
         status = ls_fail(err, LS_EIO, "%.300s: cannot write: too many tensors", name);
     if (status == LS_OK && notes->state)
-        fill_hash(text.out.text, length, groups, count);
+        fill_hash(text.out.text, length, sets, count);
     if (status == LS_OK)
-        status = write_all(to, text.out.text, length, groups, count, err);
+        status = write_all(to, text.out.text, length, sets, count, err);
     ls_json_writer_fini(&text);
     return status;
 }
 
-int ls_tensor_file_write(ls_file_writer *w, const ls_tensor_group *groups, int count,
+int ls_tensor_file_write(ls_file_writer *w, const ls_tensor_set *sets, int count,
                          const ls_tensor_notes *notes, const ls_host *host, ls_error *err)
 {
     const target to = {w, NULL};
-    return write_to(&to, w->target, groups, count, notes, host, err);
+    return write_to(&to, w->target, sets, count, notes, host, err);
 }
 
-int ls_tensor_file_sha256(char out[65], const ls_tensor_group *groups, int count,
+int ls_tensor_file_sha256(char out[65], const ls_tensor_set *sets, int count,
                           const ls_tensor_notes *notes, const ls_host *host, ls_error *err)
 {
     ls_sha256 hash;
     const target to = {NULL, &hash};
     ls_sha256_init(&hash);
-    int status = write_to(&to, "a file of weights", groups, count, notes, host, err);
+    int status = write_to(&to, "a file of weights", sets, count, notes, host, err);
     ls_sha256_final_hex(&hash, out);
     return status;
 }

@@ -8,9 +8,8 @@
  *     ls_sha256_update(&hash, bytes, count);      // as often as needed
  *     ls_sha256_final_hex(&hash, hex);
  *
- * The context is the caller's memory, owns nothing that must be freed, may be copied, and belongs
- * to one thread at a time. No function of this header allocates memory, and only ls_sha256_of_file
- * fails. */
+ * The context owns nothing that must be freed, may be copied, and belongs to one thread at a time.
+ * No function allocates memory, and only ls_sha256_of_file fails. */
 #ifndef HASH_HASH_H
 #define HASH_HASH_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A message authentication code: UMAC with tags of 128 bits (RFC 4418). A receiver who has the key
- * can tell by a message's *tag* whether somebody who has the key has sent exactly these bytes under
- * this number. Compared with HMAC-SHA-256 (hash.h) it is several times as fast, but each number may
- * be used only once with a key. A message is passed in pieces:
+/* A message authentication code: UMAC with tags of 128 bits (RFC 4418). A message's *tag* tells a
+ * receiver who has the key whether somebody who has it has sent exactly these bytes under this
+ * number. It is several times as fast as HMAC-SHA-256 (hash.h), but each number may be used only
+ * once with a key. A message is passed in pieces:
  *
  *     ls_mac mac;
  *     uint8_t tag[LS_MAC_TAG];
@@ -12,8 +12,8 @@
  *     ls_mac_end(&mac, tag);
  *
  * Limits (RFC 4418): an attempt to forge a tag succeeds with a probability of about 2⁻¹²⁰. This
- * holds as long as no number is used twice with a key, a message has less than 2⁶⁴ bytes, and far
- * fewer than 2⁶⁴ messages are sent with a key. If a number is used twice, the key is worthless.
+ * holds as long as a message has less than 2⁶⁴ bytes, far fewer than 2⁶⁴ messages are sent with a
+ * key, and no number is used twice, which makes the key worthless.
  *
  * The context is the caller's memory, owns nothing that must be freed, may be copied, and belongs
  * to one thread at a time. No function of this header fails or allocates memory. */

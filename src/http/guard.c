@@ -131,11 +131,9 @@ static bool server_waits(const connection *v)
     return v->phase != ANSWERING && v->phase != SHUT_DOWN;
 }
 
-/* Shuts down one connection on which the server waits for the client. It chooses the client with
- * the most connections, and of that client's connections the one on which the server has waited
- * longest. If the phase of that connection began less than GRACE_S seconds ago, nothing is shut
- * down. Returns 0 if a connection was shut down, else the time at which the caller may try
- * again. */
+/* Shuts down, of the client with the most connections, the one on which the server has waited
+ * longest for the client, unless its phase began less than GRACE_S seconds ago. Returns 0, or the
+ * time at which the caller may try again. */
 static double close_one(http_guard *g, double now)
 {
     unsigned of[CLIENTS] = {0};

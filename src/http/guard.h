@@ -35,9 +35,8 @@ typedef union http_address {
 } http_address;
 
 /* The names by which a server may be addressed, in the Host header of a request and in the Origin
- * header that a browser sends for a page. The check is against DNS rebinding: the owner of a web
- * page lets a name of his own lead to the server's address, and browsers then let that page read
- * and write on the server. */
+ * header that a browser sends for a page. The check is against DNS rebinding, by which a web page
+ * with a name of its own for the server's address could read and write on the server. */
 typedef struct http_names {
     /* allowed host names, in addition to those of the loopback interface and the address to which
      * the client connected */
@@ -48,8 +47,8 @@ typedef struct http_names {
 
 /* Checks Host and Origin of a request, and the host in its target. `authority`: that host, with a
  * port if there is one, or "". Returns 0 if the request is allowed. Otherwise returns 403 and
- * writes the reason to `why`, one line of at most `size` bytes. A request without a Host header is
- * allowed, because no browser sends such a request. */
+ * writes the reason to `why`, one line of at most `size` bytes. No browser sends a request without
+ * a Host header; it is allowed. */
 unsigned http_names_check(const http_names *names, struct MHD_Connection *c, const char *authority,
                           char *why, size_t size);
 
@@ -93,16 +92,15 @@ int http_guard_connections(const http_guard *guard);
 /* Checks a request. on_request must call this function in its first call for a request, with its
  * arguments `target` and `version`. Sets *target to the path. Returns 0 if the request is allowed.
  * Otherwise returns the HTTP status with which on_request must refuse it, and writes the reason to
- * `why`, one line of at most `size` bytes. With a status other than 403 nobody knows where the body
- * ends: on_request must answer in this call, after which libmicrohttpd closes the connection. */
+ * `why`, one line of at most `size` bytes. With a status other than 403 on_request must answer in
+ * this call, because nobody knows where the body ends; libmicrohttpd then closes the connection. */
 unsigned http_guard_check(http_guard *guard, struct MHD_Connection *c, const char **target,
                           const char *version, char *why, size_t size);
 
 /* Marks the beginning of the work for a request that has arrived completely. Only for a server with
- * a thread for each connection. Returns the number of connections that are being answered, this one
- * included. If that number is greater than http_guard_connections, on_request must refuse each
- * request whose answer can block, with the status 503, so that the client repeats the request
- * later. */
+ * a thread for each connection. Returns the number of connections that are being answered. If it is
+ * greater than http_guard_connections, on_request must refuse each request whose answer can block,
+ * with the status 503. */
 int http_guard_enter(http_guard *guard, struct MHD_Connection *c);
 /* Marks the end of the work that http_guard_enter began. */
 void http_guard_leave(http_guard *guard, struct MHD_Connection *c);

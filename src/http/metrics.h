@@ -7,9 +7,8 @@
  *     size_t length = metrics_write(&all, buffer, sizeof buffer);
  *
  * These functions allocate nothing and need no server. One thread registers all metrics before
- * other threads use them. Metrics with one name and different labels must be registered one after
- * another, with the same help text. After that, any thread may call the other functions at any
- * time. */
+ * other threads use them. Metrics with one name and different labels are registered one after
+ * another, with the same help text. Then any thread may call the other functions. */
 #ifndef HTTP_METRICS_H
 #define HTTP_METRICS_H
 

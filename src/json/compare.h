@@ -11,8 +11,8 @@ enum { LS_JSON_PLACE = 160 }; /* size of a place in bytes, the zero included */
 
 /* Finds the first difference of two values; numbers must be equal to the last bit, and the order of
  * the members of an object does not matter. Returns whether there is one, and then appends its
- * place to `place`, which holds the name of the value (or ""): "data.test.rows", "chain[3].link". A
- * value that only one of the two has is a difference; NULL is a value that does not exist. */
+ * place to the value's name in `place`: "data.test.rows", "chain[3].link". A value that only one of
+ * the two has is a difference; NULL is none. */
 bool ls_json_differs(char place[LS_JSON_PLACE], const cJSON *a, const cJSON *b);
 
 #endif

@@ -44,10 +44,10 @@ struct ls_json {
 };
 
 /* Checks `text`, which must end with a zero byte, against RFC 8259, builds its tree and records the
- * origins of its nodes. The caller frees *root with cJSON_Delete. `name` and `line`: the text's
- * name and the number of its first line in messages. `label`: label of the origins
- * (ls_json_origin.label), owned by the document; NULL for the document's own text. Errors:
- * LS_ECONFIG, LS_ENOMEM; after an error no origin is recorded. */
+ * origins of its nodes. The caller frees *root with cJSON_Delete. `name`, `line`: the text's name,
+ * and the number of its first line, in messages. `label`: ls_json_origin.label, owned by the
+ * document; NULL for its own text. Errors: LS_ECONFIG, LS_ENOMEM; after an error no origin is
+ * recorded. */
 int ls_json_scan(cJSON **root, ls_json *doc, const char *name, const char *text, size_t len,
                  int line, const char *label, ls_error *err);
 

@@ -9,11 +9,10 @@
  *                           ls_json_kind(lr));                // "examples/x.json:4:3: expected …"
  *     ls_json_destroy(doc);
  *
- * The tree consists of cJSON's nodes. cJSON's own parser is lenient. This parser refuses everything
- * that RFC 8259 does not allow. It also refuses duplicate keys, numbers that are too large for a
- * double, invalid UTF-8, a byte order mark, zero characters, and texts beyond the limits. A number
- * may have any number of digits; it is rounded once to a double. The process's locale has no
- * effect.
+ * The tree consists of cJSON's nodes. This parser, unlike cJSON's own, refuses everything that RFC
+ * 8259 does not allow, and also duplicate keys, numbers that are too large for a double, invalid
+ * UTF-8, a byte order mark, zero characters, and texts beyond the limits. A number is rounded once
+ * to a double. The process's locale has no effect.
  *
  * Memory: the document is allocated by the host's allocator, cJSON's nodes by malloc, because
  * cJSON's allocator can be replaced for the whole process only.
@@ -65,9 +64,9 @@ const cJSON *ls_json_root(const ls_json *doc);
 const char *ls_json_name(const ls_json *doc);
 
 /* Computes the position of a node in the text: line and column, both from 1, columns counted in
- * characters. If `of_value` is true, the position is that of the value. If it is false, the
- * position is that of the member's key, or of the value if the node has no key. Returns LS_EINVAL
- * and writes nothing if the node is not of this document or was not read from its text. */
+ * characters. With `of_value` it is that of the value, else that of the member's key if the node
+ * has one. Returns LS_EINVAL and writes nothing if the node was not read from this document's
+ * text. */
 int ls_json_where(const ls_json *doc, const cJSON *node, bool of_value, int *line, int *column);
 
 /* Reports an error at a node, with the position of the member's key: "FILE:LINE:COLUMN: message";
@@ -79,10 +78,10 @@ int ls_json_fail(ls_error *err, const ls_json *doc, const cJSON *node, int statu
 int ls_json_fail_value(ls_error *err, const ls_json *doc, const cJSON *node, int status,
                        const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/* Names the place from which a node comes, in a document that was made of a file of another format.
- * Messages about the node, and about all that follows it up to the next node with a place, then
- * begin with "FILE: PLACE: ". ls_json_set is not called for such a document. Errors: LS_ENOMEM;
- * LS_EINVAL if the node is not of this document. */
+/* Names the place of a node in the file of another format of which the document was made. Messages
+ * about the node, and all that follows it up to the next node with a place, then begin with "FILE:
+ * PLACE: ". ls_json_set is not called for such a document. Errors: LS_ENOMEM; LS_EINVAL if the node
+ * is not of this document. */
 int ls_json_set_place(ls_json *doc, const cJSON *node, const char *place, ls_error *err);
 
 /* Returns the kind of a node for messages: "a string", "a number", "true", "null", "an array", "an

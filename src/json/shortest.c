@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Finds the shortest decimal digits of a number with exact integer arithmetic.
  *
- * Problem: a number is to be printed with the fewest digits that read back as the same number. It
- * is correct, but slow, to call snprintf and strtod with one more digit at a time.
+ * It is correct, but slow, to call snprintf and strtod with one more digit at a time.
  *
  * Method: p is chosen such that the wanted digits are the integer part of value · 10^p, which is a
  * quotient of two integers. If both fit into 128 bits, two results can be computed exactly: the

@@ -5,8 +5,7 @@
  *     char text[LS_SHORTEST];
  *     int n = ls_shortest(text, 0.1, false);   → "0.1", 3
  *
- * First the number is rounded to 15 digits (a float: to 6), without zeros at the end, as %.15g
- * does. If these digits do not read back as the same number, one more digit at a time is tried. */
+ * 15 digits (of a float 6), without zeros at the end, are tried first, then one more at a time. */
 #ifndef JSON_SHORTEST_H
 #define JSON_SHORTEST_H
 

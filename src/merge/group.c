@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The common part of all communicators. group.h explains the terms: a rank *shows* the pointers to
- * its arrays, a *meeting* is one round of the group's barrier, the *rest of the tree* is the
- * additions that combine the ranks' partial sums, and a *part* is a partial sum in the list of
- * these additions. */
+/* The common part of all communicators (group.h). */
 #include "merge/group.h"
 
 #include "base/clock.h"

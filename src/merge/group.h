@@ -107,10 +107,10 @@ static inline ls_merge_group *ls_merge_group_of(const ls_comm *comm)
     return (ls_merge_group *)comm->group;
 }
 
-/* Returns whether a merge also sums over the other processes of the run. (The processes of a run
- * are its *members*; a group's ranks are threads of one process.) A rank calls the function between
- * the first meeting of a merge and the commit point. The merges of the start-up check never include
- * other processes, because a process repeats the check alone whenever one of its devices fails. */
+/* Returns whether a merge also sums over the other processes of the run. A rank calls the function
+ * between the first meeting of a merge and the commit point. The merges of the start-up check never
+ * include other processes, because a process repeats the check alone whenever one of its devices
+ * fails. */
 static inline bool ls_merge_has_members(const ls_merge_group *group)
 {
     return group->desc.members && !group->rank[0].in_startup_check;
@@ -154,14 +154,13 @@ void ls_merge_stop_reading(const ls_comm *comm);
  * times->wait. Errors: LS_EABORTED, LS_ETIMEDOUT. */
 int ls_merge_meet(const ls_comm *comm, ls_comm_times *times, ls_error *err);
 
-/* Sums over all processes of a run, if ls_merge_has_members. Each process contributes its cover:
- * the nodes of the shard tree that together contain its shards (ls_members_ops). Before the call
- * each rank has computed its own chunk of these nodes, in the buffers of ls_members_ops.node. The
- * function waits until all ranks have computed their chunks (one meeting). Then rank 0 calls
- * ls_members_ops.sum, which adds the nodes of all processes, and the other ranks wait for rank 0
- * (another meeting). After the function has returned LS_OK, each rank may copy the sum of all
- * processes from the buffer that ls_members_ops.total returns. Errors: as ls_merge_meet and
- * ls_members_ops.sum. */
+/* Sums over all processes of a run, if ls_merge_has_members. Each process contributes the nodes of
+ * its cover (ls_members_ops). Before the call each rank has computed its own chunk of these nodes,
+ * in the buffers of ls_members_ops.node. The function waits until all ranks have computed their
+ * chunks (one meeting). Then rank 0 calls ls_members_ops.sum, which adds the nodes of all
+ * processes, and the other ranks wait for rank 0 (another meeting). After the function has returned
+ * LS_OK, each rank may copy the sum of all processes from the buffer that ls_members_ops.total
+ * returns. Errors: as ls_merge_meet and ls_members_ops.sum. */
 int ls_merge_over_members(const ls_comm *comm, ls_comm_times *times, ls_error *err);
 /* Reports to ls_members_ops.commit whether this process has *committed* the merge, that is, whether
  * all_reduce succeeded on its ranks. `status` is the result of this rank's all_reduce. Each rank

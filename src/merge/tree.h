@@ -37,13 +37,11 @@ bool ls_tree_joins(int shards, ls_span left, ls_span right);
 int ls_tree_cover(ls_span out[LS_PARTIALS_MAX], int shards, int lo, int hi);
 
 /* ---- buckets --------------------------------------------------------------------------------- *
- * Division of an arena of gradients for a merge that runs during the backward pass.
- *
- * An *arena* of gradients is one array with the gradients of all parameters. The parameters of the
- * last layer come first in it, so the backward pass completes the arena from its start to its end.
- * A *bucket* is a part of the arena: the gradients of consecutive parameters, a few megabytes. A
- * bucket can be merged as soon as the backward pass has completed it, while the pass continues with
- * earlier layers. The arena of a small model is one bucket. */
+ * Division of an arena of gradients for a merge that runs during the backward pass. The parameters
+ * of the last layer come first in the arena, so the backward pass completes the arena from its
+ * start to its end. A *bucket* is a part of the arena: the gradients of consecutive parameters, a
+ * few megabytes. A bucket can be merged as soon as the backward pass has completed it, while the
+ * pass continues with earlier layers. The arena of a small model is one bucket. */
 
 enum {
     LS_BUCKETS = 8,            /* largest number of buckets of an arena */

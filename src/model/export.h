@@ -7,7 +7,7 @@
 
 #include "model/trained.h"
 
-/* What was written. */
+/* Facts about the file that was written. */
 typedef struct ls_exported {
     uint64_t bytes;        /* size of the file */
     int tensors;           /* number of tensors in a safetensors file */

@@ -10,8 +10,8 @@
 #include <lockstep/model.h>
 
 /* State that a trainer and its models share: the model and the *predictors*. A predictor is a
- * device with a replica (a copy of the model) for predictions, and serves one caller at a time. The
- * state is reference counted; the last release frees the state. */
+ * device with a replica for predictions, and serves one caller at a time. The state is reference
+ * counted; the last release frees the state. */
 typedef struct ls_inference ls_inference;
 
 /* Creates the shared state with one reference. Takes ownership of `model`, even if the function

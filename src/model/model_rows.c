@@ -13,7 +13,7 @@
 
 struct ls_rows {
     ls_model *model;
-    ls_trained view; /* of `model` */
+    ls_trained view; /* view of `model` */
     ls_trained_rows read;
     char *path;
 };

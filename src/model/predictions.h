@@ -43,7 +43,7 @@ typedef struct ls_predicted {
     const double *output; /* [outputs]: probabilities or values, as LS_OUTPUT_F64 gives them */
     const double *logits; /* [outputs]: logits, or the same values */
     int best, label;      /* predicted and true class; −1: not known */
-    double probability;   /* of the class `best` */
+    double probability;   /* probability of the class `best` */
     const double *target; /* [targets]: true values; NULL: not known */
 } ls_predicted;
 

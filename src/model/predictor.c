@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Predictors: compute predictions with the weights of models.
  *
- * A *predictor* has a device, a replica (a copy of the model) and a thread of the library. It
- * serves one caller at a time: a caller *borrows* the predictor from the list of idle predictors,
- * and gives it back after the prediction. The predictor has its own thread because a back end can
- * keep state per thread (such as a current device), and that state must not change on the caller's
- * thread. The built-in CPU back end keeps no such state. With that back end the caller's thread
- * computes the prediction itself, because passing the work to another thread takes longer if few
- * CPUs are free.
- */
+ * A *predictor* has a device, a replica and a thread of the library. It serves one caller at a
+ * time: a caller *borrows* the predictor from the list of idle predictors, and gives it back after
+ * the prediction. The predictor has its own thread because a back end can keep state per thread
+ * (such as a current device), and that state must not change on the caller's thread. The built-in
+ * CPU back end keeps no such state. With that back end the caller's thread computes the prediction
+ * itself, because passing the work to another thread takes longer if few CPUs are free. */
 #include "model/inference.h"
 
 #include "base/error.h"
@@ -18,11 +16,9 @@
 #include <math.h>
 #include <string.h>
 
-/* Numbers of rows for which a predictor has plans (prepared ops for that number of rows). Other
- * numbers of rows are padded to the smallest number in the array that is larger. Predictors of the
- * CPU back end use the whole array: each number up to eight has a plan of its own, so the time of a
- * prediction of few rows is in proportion to their number. Other predictors use the first
- * COMMON_SIZES entries. */
+/* Numbers of rows for which a predictor has plans. Other numbers are padded to the next larger one.
+ * Predictors of the CPU back end use the whole array, so that the time of a prediction of few rows
+ * is in proportion to their number. Other predictors use the first COMMON_SIZES entries. */
 static const uint32_t sizes[] = {64, 16, 1, 8, 7, 6, 5, 4, 3, 2};
 enum { PASS_ROWS = 64, SIZES = sizeof sizes / sizeof *sizes, COMMON_SIZES = 3 };
 
@@ -230,12 +226,10 @@ static int open_predictor(predictor **out, const ls_inference *i, ls_error *err)
         return ls_fail(err, LS_ENOMEM, "out of memory for a predictor");
     p->inference = i;
     p->sizes = o.caller_works ? SIZES : COMMON_SIZES;
-    /* With `caller_works` the owner of the pool runs its jobs. The public API requires that this
-     * owner is always the same thread. Here the thread that has borrowed the predictor acts as the
-     * owner, which can be another thread each time. This is allowed inside the library for two
-     * reasons. Devices of the built-in CPU back end belong to no thread. And everything that one
-     * borrower does happens before everything that the next borrower does: the first borrower
-     * unlocks i->lock in give_back, and the next borrower locks i->lock in borrow. */
+    /* The public API requires that the owner with `caller_works` is always the same thread. Here it
+     * is the borrower, another thread each time, which is allowed because devices of the built-in
+     * CPU back end belong to no thread, and what one borrower does happens before what the next one
+     * does: give_back unlocks i->lock and borrow locks it. */
     int status = make_room(p, err);
     if (status == LS_OK)
         status = ls_device_pool_create(&p->pool, &o, err);

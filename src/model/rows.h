@@ -54,7 +54,7 @@ int ls_trained_rows_of_data(ls_trained_rows *r, bool train, uint32_t first, uint
 /* Returns the number of row `i` in its table, array or split. */
 uint32_t ls_trained_rows_number(const ls_trained_rows *r, uint32_t i);
 
-/* Where a row comes from. */
+/* Source of a row. */
 typedef struct ls_row_origin {
     const char *file; /* the image file; NULL: the row is no image, or the file is not known */
     uint32_t line;    /* line of the table on which the row begins; 0: not known */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Opens a trained model: finds the files of its run, reads its config, weights and *card* (the
- * description of the model in its file of weights, config/card.h), and opens data. */
+/* Opens a trained model: finds the files of its run, reads its config, weights and card
+ * (config/card.h), and opens data. */
 #include "model/trained.h"
 
 #include "base/error.h"
@@ -223,7 +223,7 @@ static int open_model(ls_trained *t, ls_error *err)
     return ls_safetensors_load(t->weights, t->weights_path, t->model, "", t->host, err);
 }
 
-/* Returns whether the user has set the key of `data`, alone or with the whole group, in addition to
+/* Returns whether the user has set the key of `data`, alone or with all of `data`, in addition to
  * the run's config. NULL: any key of `data`. */
 static bool sets_data(const ls_trained *t, const char *key)
 {

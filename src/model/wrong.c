@@ -15,7 +15,7 @@
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
-/* What ls_wrong_add reads. */
+/* Input of ls_wrong_add. */
 typedef struct source {
     const ls_trained *t;
     const ls_dataset *data;

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The rows that a model predicts wrong, the most confident mistakes first, or the largest errors of
- * a model that predicts values. Labels that are wrong themselves are usually among the first, if
- * the model was not trained on the rows.
+ * a model that predicts values. Wrong labels are usually among the first.
  *
  *     ls_wrong wrong = {.host = host};
  *     status = ls_wrong_add(&wrong, &trained, false, evaluation.scores, &err);   // for each model
  *     if (status == LS_OK)
  *         status = ls_wrong_write(&wrong, "wrong.csv", &err);
- *     ls_wrong_free(&wrong);          // after a failure too
- */
+ *     ls_wrong_free(&wrong);          // after a failure too */
 #ifndef MODEL_WRONG_H
 #define MODEL_WRONG_H
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* liblockstep-mpi.so: the transport between the processes (*members*) of a run over MPI's
- * point-to-point messages. <lockstep/sys/transport.h> describes the functions of a transport. A
- * *transfer* is one message that is sent or received.
+/* liblockstep-mpi.so: the transport between the members of a run over MPI's point-to-point
+ * messages. <lockstep/sys/transport.h> describes the functions of a transport. A *transfer* is one
+ * message that is sent or received.
  *
  * Only open and close can block in a function of MPI. poll tests transfers with MPI_Testsome and
- * sleeps between two tests, so that it returns at its caller's time limit. After abort this file
- * calls no function of MPI any more. This includes MPI_Finalize, which can block for ever if a
- * member has been lost. */
+ * sleeps between two tests, so that it returns at its caller's time limit. After abort no function
+ * of MPI is called any more, not even MPI_Finalize, which can block for ever if a member has been
+ * lost. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"

@@ -4,8 +4,7 @@
  *     "blocks": {"same": [{"type": "conv2d", "out": "$out", …}, …]},
  *     "layers": [{"block": "same", "name": "b1", "repeat": 2, "out": 64}, …]
  *
- * An object {"block": …} in the list of layers is a *use* of the block. The parser expands each use
- * as if the layers of the block were in the list of the model:
+ * An object {"block": …} in the list of layers is a *use* of the block, which the parser expands:
  * - "$out" becomes the value of the use's key "out";
  * - the names of the layers get the use's name as a prefix;
  * - "input" stands for the layer that the use reads.

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Decides which neighbouring layers are offered to a back end as one op. A *form* is such a list of
- * layers (plan.h). */
+/* Decides which neighbouring layers are offered to a back end as one op (plan.h). */
 #include "nn/plan.h"
 
 int ls_fuse_producer(const ls_network *model, int layer)

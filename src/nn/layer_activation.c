@@ -43,13 +43,13 @@ const ls_layer_type ls_layer_leaky_relu = {"leaky_relu", LS_OP_RELU, parse_leaky
 /* Models for the gradient check: the activation of vectors, of images, and of a flattened image. */
 /* clang-format off */
 #define SAMPLE_OF_VECTORS(type, keys)                                                              \
-    {"[{\"type\":\"dense\",\"out\":9},{\"type\":\"" type "\"" keys "},"                             \
+    {"[{\"type\":\"dense\",\"out\":9},{\"type\":\"" type "\"" keys "},"                            \
      " {\"type\":\"dense\",\"out\":3}]",                                                           \
      {6, 1, 1}}
 #define SAMPLE_OF_IMAGES(type, keys)                                                               \
-    {"[{\"type\":\"" type "\"" keys "},{\"type\":\"conv2d\",\"out\":18,\"kernel\":2},"              \
-     " {\"type\":\"" type "\"" keys "},{\"type\":\"avg_pool\",\"kernel\":2},"                       \
-     " {\"type\":\"flatten\"},{\"type\":\"" type "\"" keys "},{\"type\":\"dense\",\"out\":3}]",     \
+    {"[{\"type\":\"" type "\"" keys "},{\"type\":\"conv2d\",\"out\":18,\"kernel\":2},"             \
+     " {\"type\":\"" type "\"" keys "},{\"type\":\"avg_pool\",\"kernel\":2},"                      \
+     " {\"type\":\"flatten\"},{\"type\":\"" type "\"" keys "},{\"type\":\"dense\",\"out\":3}]",    \
      {2, 5, 5}}
 #define SAMPLES(type) {SAMPLE_OF_VECTORS(type, ""), SAMPLE_OF_IMAGES(type, ""), {0}}
 /* clang-format on */

@@ -99,7 +99,8 @@ static const struct ls_layer_sample product_samples[] = {
      {2, 4, 5}},
     {"[{\"type\":\"conv2d\",\"name\":\"l\",\"out\":3,\"kernel\":2},"
      " {\"type\":\"conv2d\",\"out\":3,\"kernel\":2,\"from\":\"input\"},"
-     " {\"type\":\"multiply\",\"name\":\"p\",\"with\":\"l\"},{\"type\":\"multiply\",\"with\":\"p\"},"
+     " {\"type\":\"multiply\",\"name\":\"p\",\"with\":\"l\"},"
+     "{\"type\":\"multiply\",\"with\":\"p\"},"
      " {\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":3}]",
      {2, 3, 4}},
     {0},

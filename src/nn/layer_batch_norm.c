@@ -2,11 +2,10 @@
 /* {"type": "batch_norm", "epsilon": 1e-5, "momentum": 0.1}
  *
  * In training, each channel is normalised to mean 0 and variance 1 over the rows and pixels of a
- * shard (a part of the minibatch), then scaled and shifted. In evaluation, the layer uses the
- * running statistics instead of the shard's mean and variance. Running statistics are moving
- * averages over the steps, in which the statistics of one step have the weight `momentum`. The
- * statistics of a step are the average of the statistics of its shards, weighted by the shards'
- * numbers of rows. */
+ * shard, then scaled and shifted. In evaluation, the layer uses the running statistics instead of
+ * the shard's mean and variance. Running statistics are moving averages over the steps, in which
+ * the statistics of one step have the weight `momentum`. The statistics of a step are the average
+ * of the statistics of its shards, weighted by the shards' numbers of rows. */
 #include "nn/layer.h"
 
 static void parse(ls_layer *layer, ls_fields *fields)

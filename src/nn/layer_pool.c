@@ -35,11 +35,6 @@ static void parse_max(ls_layer *layer, ls_fields *fields)
     parse_any(layer, fields, 1);
 }
 
-static bool same_size(const ls_shape *a, const ls_shape *b)
-{
-    return a->h == b->h && a->w == b->w;
-}
-
 static int shape(ls_layer *layer, ls_error *err)
 {
     ls_pool2d *pool = &layer->op.pool;
@@ -57,7 +52,8 @@ static int shape(ls_layer *layer, ls_error *err)
     status = ls_window_shape(&layer->out, &layer->in, &w, err);
     /* Removes what changes nothing, so that ops with code for the usual pools recognise them. */
     w.ceil = 0;
-    if (ls_window_shape(&whole, &layer->in, &w, NULL) == LS_OK && same_size(&whole, &layer->out))
+    if (ls_window_shape(&whole, &layer->in, &w, NULL) == LS_OK && whole.h == layer->out.h &&
+        whole.w == layer->out.w)
         pool->ceil = 0;
     if (pool->ph == 0 && pool->pw == 0 && pool->eh == 0 && pool->ew == 0)
         pool->count_padding = 0;
@@ -82,8 +78,8 @@ static int shape(ls_layer *layer, ls_error *err)
          " {\"type\":\"conv2d\",\"out\":3,\"kernel\":[3,6]}]",                                     \
          {2, 5, 5}},                                                                               \
         {"[{\"type\":\"conv2d\",\"out\":18,\"kernel\":1},"                                         \
-         " {\"type\":\"" type "\",\"kernel\":3,\"stride\":2,\"padding\":[1,0,0,2],"                  \
-         "\"ceil_mode\":true" more "},{\"type\":\"conv2d\",\"out\":3,\"kernel\":[4,3]}]",             \
+         " {\"type\":\"" type "\",\"kernel\":3,\"stride\":2,\"padding\":[1,0,0,2],"                \
+         "\"ceil_mode\":true" more "},{\"type\":\"conv2d\",\"out\":3,\"kernel\":[4,3]}]",          \
          {2, 7, 5}},                                                                               \
         {0},                                                                                       \
     }

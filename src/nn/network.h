@@ -57,9 +57,8 @@ struct ls_fields; /* json/fields.h */
 typedef struct ls_layer {
     const ls_layer_type *type;
     /* Name from the JSON. Without a name in the JSON it is the layer's index in its list, as in
-     * PyTorch's nn.Sequential. A *block* is a list of layers that a model defines once and uses
-     * several times (blocks.c). If the layer belongs to a block, the name begins with a prefix: the
-     * name of the use of the block, and a dot. */
+     * PyTorch's nn.Sequential. If the layer belongs to a block (blocks.c), the name begins with a
+     * prefix: the name of the use of the block, and a dot. */
     char name[64];
     int index;   /* index in the model */
     int classes; /* number of classes or targets of the data */

@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Creates the ops of a plan, runs them, and describes them. The layout of memory is in
- * plan_memory.c.
- *
- * Words of this file (plan.h):
- *
- *     gather    the op that copies the rows of a minibatch to the input tensor
- *     node      an op between the gather and the loss; it computes one or several layers
- *     form      a list of layers that the plan offers to the back end as one op
- *     export    a last node, of no layer, that converts the model's output for the loss
- *     twin      a plan of the same replica for another number of rows, or its op for a layer */
+ * plan_memory.c. */
 #include "nn/plan.h"
 
 #include "base/error.h"
@@ -156,9 +148,9 @@ static void connect_node(ls_node *node, const ls_plan *plan, const ls_fuse_form 
 /* Returns whether the form must be rejected because it fuses a frozen batch norm with an addition
  * whose other input learns. A batch norm is *frozen* if neither it nor a layer that it depends on
  * has parameters that are trained. A frozen batch norm uses its running statistics in training as
- * well (is_frozen_norm). The fused op would use the statistics of the shard in training, because
- * one of its inputs learns. The form is rejected in plans for evaluation as well: bf16 values are
- * rounded between two ops, and a row must give the same bits in all plans of a run. */
+ * well (is_frozen_norm). The fused op would use those of the shard, because one of its inputs
+ * learns. The form is rejected in plans for evaluation as well: bf16 values are rounded between two
+ * ops, and a row must give the same bits in all plans of a run. */
 static bool would_fuse_frozen_norm(const ls_plan *plan, const ls_fuse_form *form,
                                    const ls_node *node)
 {
@@ -220,10 +212,9 @@ static int make_nodes(ls_plan *plan, const ls_plan *twin, ls_error *err)
     return status;
 }
 
-/* Appends an export if the loss cannot read the output of the last op. A loss reads vectors. If the
- * model ends with a flattened image, the export converts the image to c, h, w order, which is the
- * order of the vector. `plain_logits`: the output must be row-major, because the loss has vector
- * targets or a caller reads the logits too. */
+/* Appends an export if the loss cannot read the output of the last op. A loss reads vectors: the
+ * export converts a flattened image to c, h, w order. `plain_logits`: the output must be row-major,
+ * because the loss has vector targets or a caller reads the logits too. */
 static int make_export(ls_plan *plan, bool plain_logits, ls_error *err)
 {
     const int from = ls_plan_output(plan);
@@ -357,7 +348,7 @@ void ls_plan_destroy(ls_plan *plan)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* The *place* in a heartbeat (sync/heartbeat.h) says what the worker does. While the worker runs an
+/* The place in a heartbeat (sync/heartbeat.h) says what the worker does. While the worker runs an
  * op, the place is PHASE · (an AT_ constant) + (number of the node). Places below PHASE are set by
  * the replica's caller (LS_PLACE_IDLE …). */
 enum { AT_GATHER = 1, AT_FORWARD, AT_LOSS, AT_BACKWARD, AT_RECORDING, PHASES };

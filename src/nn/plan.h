@@ -9,13 +9,10 @@
  *     ls_plan_forward(plan, LS_TRAIN, 0, err);
  *     ls_plan_backward(plan, plan->nodes - 1, 0, 0, err);
  *
- * An *op* is one operation of a device, such as a convolution with its bias. ls_op_desc in
- * <lockstep/sys/plugin.h> describes an op, and defines its input x, its output y, and their
- * gradients dx and dy. The ops between the gather and the loss are the *nodes* of the plan. The
- * *gather* copies the rows of a minibatch from the data set, normalised, to the input tensor. An
- * *export* is an op that converts a tensor to row-major memory. The *tail* of a gradient is a short
- * array after the gradients of the parameters (replica.h): loss, number of correct rows, number of
- * rows.
+ * ls_op_desc in <lockstep/sys/plugin.h> describes an op, and defines its input x, its output y, and
+ * their gradients dx and dy. The ops between the gather and the loss are the *nodes* of the plan.
+ * The *gather* copies the rows of a minibatch from the data set, normalised, to the input tensor.
+ * An *export* is an op that converts a tensor to row-major memory.
  *
  * The plans of a replica run one after another, so they share the memory for activations and
  * scratch. All functions are called on the device's worker thread. No function allocates after
@@ -28,11 +25,9 @@
  * of T. The op of each other reader writes `dx` to a buffer of its own, and the plan then adds this
  * buffer to the gradient of T. The order of additions is therefore always the same.
  *
- * Activations share memory: when no later op reads a buffer, the buffer's memory is used for
- * another buffer (ls_live_buffer). The use of memory is highest when backward begins, because
- * backward reads the outputs of forward. After that moment the backward pass of each node frees
- * more memory than its gradients need. Therefore dy and dx of an op do not share memory: the
- * highest use would not become lower. */
+ * Activations share memory: when no later op reads a buffer, its memory is used for another one
+ * (ls_live_buffer). dy and dx of an op do not share memory, because the use is highest when
+ * backward begins: from then on each node frees more memory than its gradients need. */
 #ifndef NN_PLAN_H
 #define NN_PLAN_H
 
@@ -255,9 +250,9 @@ int ls_plan_bind(ls_plan *plan, const ls_plan_memory *memory, ls_error *err);
 int ls_plan_gather(ls_plan *plan, ls_subset subset, ls_error *err);
 /* Enqueues the nodes and then the op loss[loss]. With LS_TEST the ops run as in evaluation
  * (LS_RUN_EVALUATE), and no backward pass may follow. `flags` may contain LS_RUN_SAME, which is
- * passed to all ops, and LS_RUN_ACCUMULATE, which is passed to the loss op only. The only other op
- * that accumulates in forward is batch norm. Batch norm does not need LS_RUN_ACCUMULATE, because a
- * model with batch norm computes each shard in one pass. */
+ * passed to all ops, and LS_RUN_ACCUMULATE, which is passed to the loss op only. (Batch norm, the
+ * other op that accumulates in forward, does not need it, because a model with batch norm computes
+ * each shard in one pass.) */
 int ls_plan_forward(ls_plan *plan, ls_subset loss, unsigned flags, ls_error *err);
 /* Called after a forward pass. Enqueues the conversion of the logits [rows][classes] to row-major
  * memory, if they are not row-major. *at becomes the byte offset of the row-major logits in the
@@ -283,8 +278,7 @@ int ls_plan_output(const ls_plan *plan);
 int ls_plan_assign_offsets(ls_plan *plan, bool share, ls_error *err);
 
 /* Writes the work that the place `place` in a heartbeat stands for, such as "backward of
- * conv2+relu". (A *place* is the number of a phase of the work, sync/heartbeat.h.) Returns 0 if the
- * place does not belong to an op of this plan. */
+ * conv2+relu". Returns 0 if the place does not belong to an op of this plan. */
 int ls_plan_position_name(char *out, size_t size, const ls_plan *plan, int place);
 
 /* Writes line `line` of the plan's description to `out`, at most `size` bytes with the zero byte.
@@ -313,9 +307,8 @@ typedef struct ls_live_buffer {
 /* Sets `at` of every buffer and returns the total size in bytes, a multiple of LS_ALIGN. Buffers
  * are placed in the order of their sizes, the largest first. Each buffer is placed at the lowest
  * offset that is free from its time `first` to its time `last`. The same input always gives the
- * same offsets. If `share` is false, no two buffers share memory. The additions saturate: if the
- * sizes are larger than the memory of any machine, the result is so large that every allocation
- * fails. */
+ * same offsets. If `share` is false, no two buffers share memory. The additions saturate, so that
+ * the allocation of sizes that are too large fails. */
 size_t ls_place_buffers(ls_live_buffer *buffer, int count, bool share);
 
 /* Returns the largest number of bytes that are needed at the same time. No layout is smaller. */

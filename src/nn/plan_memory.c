@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The memory of a plan: computes when each buffer is needed, computes the offsets of the buffers,
- * and binds the ops to the buffers (gives the ops the addresses).
- *
- * Words of this file (plan.h):
- *
- *     gather    the op that copies the rows of a minibatch to the input tensor
- *     node      an op between the gather and the loss
- *     export    a last node, of no layer, that converts the model's output for the loss
- *     tensor    the output of the gather or of a node; its gradient is dy of the op that wrote it
- *     dx        the part of a tensor's gradient that one reader of the tensor computes */
+ * and binds the ops to the buffers. */
 #include "base/error.h"
 #include "base/host.h"
 #include "nn/plan.h"
@@ -210,11 +202,9 @@ static void begin_gradient(const ls_plan *plan, ls_live_buffer *list, int k, int
         (ls_live_buffer){plan->node[k].op->y.bytes, step, backward_at(plan, k), 0, 0, 0};
 }
 
-/* Lists the gradients. Several nodes can read a tensor. The first of these readers in the backward
- * pass writes its dx directly to the tensor's gradient (DY of the node that wrote the tensor). Each
- * later reader needs a buffer for its dx (PART). If an op computes dx, it writes the dx of each of
- * its inputs. An unused dx, such as that of the gathered rows, is written to a buffer PART that
- * nothing reads. */
+/* Lists the gradients. The first reader of a tensor in the backward pass writes its dx directly to
+ * the tensor's gradient (DY of its writer). Each later reader needs a buffer for its dx (PART). An
+ * op writes the dx of all its inputs or of none; an unused dx goes to a PART that nothing reads. */
 static void list_gradients(ls_plan *plan, ls_live_buffer *list)
 {
     if (!plan->training)

@@ -152,12 +152,6 @@ int ls_read_reference(const ls_reader *r, const ls_scope *scope, ls_fields *f, c
     return layer < 0 ? fallback : layer;
 }
 
-static void read_inputs(const ls_reader *r, const ls_scope *scope, ls_layer *layer, ls_fields *f)
-{
-    int before = r->model->layers > scope->first ? r->model->layers - 1 : scope->input;
-    layer->input[0] = ls_read_reference(r, scope, f, "from", before);
-}
-
 /* Reads "with", the second input. The key is required, because no layer is a likely default. */
 static void read_second(const ls_reader *r, const ls_scope *scope, ls_layer *layer, ls_fields *f)
 {
@@ -202,7 +196,9 @@ static int parse_layer(const ls_reader *r, const ls_scope *scope, int position, 
     ls_fields_begin(&f, scope->use ? NULL : r->doc, node, what, err);
     read_type(layer, &f);
     ls_read_name(r, scope, &f, position, layer->name);
-    read_inputs(r, scope, layer, &f);
+    layer->input[0] =
+        ls_read_reference(r, scope, &f, "from",
+                          r->model->layers > scope->first ? r->model->layers - 1 : scope->input);
     if (!layer->type) {
         fail_without_type(&f);
         return ls_fields_end(&f);

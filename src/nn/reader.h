@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* State while a model is parsed, shared by model.c, read_layer.c and blocks.c. Only one thread uses
- * it. A *block* is a list of layers that the model defines once and uses several times; each place
- * where a block is used is a *use*. A use can ask for several *repetitions*, which are copies of
- * the block's layers one after another (the key "repeat"; blocks.c). */
+ * it. A use of a block can ask for several *repetitions*, which are copies of the block's layers
+ * one after another (the key "repeat"; blocks.c). */
 #ifndef NN_READER_H
 #define NN_READER_H
 
@@ -49,9 +48,9 @@ typedef struct ls_reader {
 /* ---- read_layer.c --------------------------------------------------------------------------- */
 
 /* Reads the next layer from `node`. `origin` is the layer's object in the JSON text. `node` is
- * `origin` itself or, for a layer of a block, a copy of `origin`. In the copy each placeholder,
- * such as "$out", is replaced by the value of the use's key of that name. `position`: index of the
- * layer in its list. Errors: LS_ECONFIG, with the position in the text. */
+ * `origin` itself or, for a layer of a block, a copy of `origin`, in which each placeholder, such
+ * as "$out", is replaced by the use's value. `position`: index of the layer in its list. Errors:
+ * LS_ECONFIG, with the position in the text. */
 int ls_read_layer(ls_reader *r, const ls_scope *scope, int position, const cJSON *node,
                   const cJSON *origin);
 

@@ -1,13 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Creates a replica: its plans, arenas and data.
- *
- * Words of this file (replica.h, plan.h):
- *
- *     plan       the ops that compute the model for a fixed number of rows
- *     block      a part of a shard's rows that is computed at a time
- *     arena      one array with a value for each parameter of the model
- *     program    a list of segments (sequences of ops) that run one after another
- *     bucket     a part of the gradient arena that can be merged during the backward pass */
+/* Creates a replica: its plans, arenas and data. */
 #include "nn/replica_impl.h"
 
 #include "base/error.h"
@@ -444,9 +436,9 @@ static int build(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
 }
 
 /* Returns the number of rows in a block: the device's preferred number `rows`, times a power of two
- * up to 8. With small blocks the activations stay in the caches, but all weights are read again for
- * each block. Larger blocks are faster if the weights are larger than the activations of a block,
- * as in a perceptron. The results have the same bits with blocks of any size. */
+ * up to 8. Small blocks keep the activations in the caches, but read all weights again. Larger
+ * blocks are faster if the weights are larger than a block's activations, as in a perceptron. The
+ * bits are the same. */
 static int block_rows(const ls_network *model, int rows)
 {
     const int most = 8 * rows;

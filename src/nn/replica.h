@@ -6,9 +6,8 @@
  * (ls_replica_on_ready, ls_replica_record_whole_steps), ls_replica_total_at,
  * ls_replica_renew_gradient and ls_replica_prepare_pieces.
  *
- * Plans. An *op* is one operation of a back end, such as a convolution with its bias. A plan
- * (plan.h) is the list of ops that compute the model for a fixed number of rows. Some devices
- * prefer to compute a shard in several *blocks* of rows, one after another
+ * Plans. A plan (plan.h) is the list of ops that compute the model for a fixed number of rows. Some
+ * devices prefer to compute a shard in several *blocks* of rows, one after another
  * (ls_device_info.block_rows). A replica has one plan for each number of rows that a shard or a
  * block can have. The first op of a plan is the *gather*, which copies and normalises the rows.
  *
@@ -22,16 +21,14 @@
  * the device refuses to record a list of ops, the replica enqueues these ops one by one and logs a
  * warning. The results have the same bits with and without recordings.
  *
- * Arenas. A *parameter* is an array of weights that training changes, such as the bias of a layer.
- * An *arena* is an array of floats on the device with one number for each element of each
- * parameter. Weights, gradients and the optimizer's states are arenas with the same layout. (The
- * arena of an optimizer's state is called a *slot*. A *result slot* is something else, see whole
- * steps below.) The parameters are in *reverse* layer order. Gradients become complete in that
- * order, so the complete part of a gradient is always contiguous from the start. Each parameter
- * starts at a multiple of 16 floats, in the layout that its op prefers. After the parameters comes
- * the *tail*: LS_TAIL floats with the other numbers that a step must sum over the shards (loss,
- * number of correct rows, number of rows). After the tail comes a section for running statistics,
- * which is empty in a model without batch norm:
+ * Arenas. Weights, gradients and the optimizer's states are arenas with the same layout. (The arena
+ * of an optimizer's state is called a *slot*. A *result slot* is something else, see whole steps
+ * below.) The parameters are in *reverse* layer order. Gradients become complete in that order, so
+ * the complete part of a gradient is always contiguous from the start. Each parameter starts at a
+ * multiple of 16 floats, in the layout that its op prefers. After the parameters comes the *tail*:
+ * LS_TAIL floats with the other numbers that a step must sum over the shards (loss, number of
+ * correct rows, number of rows). After the tail comes a section for running statistics, which is
+ * empty in a model without batch norm:
  *
  *     [parameters][tail][running statistics]
  *
@@ -39,8 +36,8 @@
  * layer). In a gradient, the section contains the *contribution* of the shard: the shard's
  * statistics times its number of rows. The total's section, divided by the minibatch's number of
  * rows, is therefore the mean over the shards, weighted by rows, and an empty shard adds nothing.
- * The variance in a contribution is multiplied by n/(n − 1), where n is the number of values of one
- * channel in the shard (rows · height · width). In a slot, the section is unused.
+ * The variance in a contribution is multiplied by n/(n − 1), with n = rows · height · width of the
+ * shard. In a slot, the section is unused.
  *
  *     gradient   of one shard, a leaf of the tree in merge/tree.h    by ls_replica_gradient
  *     total      gradient of the whole minibatch                     by the merge of all workers
@@ -67,10 +64,9 @@ enum {
 typedef enum ls_subset { LS_TRAIN = 0, LS_TEST = 1, LS_SUBSETS = 2 } ls_subset;
 
 /* Rows in host memory: images [rows][c][h][w] of bytes or floats, and labels int32_t [rows] or
- * targets float [rows][targets]; ls_replica_desc.normalisation says which. Each row can have a
- * weight, by which its loss is multiplied. The rows are either a
- * dataset that never changes, or a buffer whose contents change. After a change in the buffer,
- * ls_replica_refresh must be called before the changed rows are used. */
+ * targets float [rows][targets]; ls_replica_desc.normalisation says which. A row's weight
+ * multiplies its loss. The rows are a dataset that never changes, or a buffer; after a change in
+ * the buffer, ls_replica_refresh must be called before the changed rows are used. */
 typedef struct ls_replica_data {
     union {
         const uint8_t *images;
@@ -207,8 +203,7 @@ int ls_replica_recordings(const ls_replica *replica);
 enum { LS_LINE_BYTES = 192 };
 const char *ls_replica_plan_line(char out[LS_LINE_BYTES], const ls_replica *replica, int line);
 
-/* Places in a worker's heartbeat while the worker runs no op of its replica. (A *place* is the
- * number of a phase of the work, sync/heartbeat.h.) */
+/* Places in a worker's heartbeat (sync/heartbeat.h) while the worker runs no op of its replica. */
 enum {
     LS_PLACE_IDLE,
     LS_PLACE_MERGE,
@@ -251,32 +246,29 @@ int ls_replica_import(ls_replica *replica, float *arena, const float *canonical,
 int ls_replica_export(ls_replica *replica, float *canonical, const float *arena, ls_error *err);
 
 /* Computes the gradient of one shard, tail included: enqueues gather, forward, loss and backward.
- * The gradient arena receives the result. `rows`: [n] indices of training rows, which are read
- * before the function returns. n must be an entry of shard_rows or 0; an empty shard has the
- * gradient zero. The random numbers of the rows (augmentation, dropout) depend on `epoch`. `times`
- * may be NULL. */
+ * `rows`: [n] indices of training rows, read before the return. n must be an entry of shard_rows or
+ * 0; an empty shard has the gradient zero. The random numbers of the rows (augmentation, dropout)
+ * depend on `epoch`. `times` may be NULL. */
 int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, uint32_t epoch,
                         ls_replica_times *times, ls_error *err);
 
-/* Promises that no thread has written the weights since the last call of ls_replica_gradient, for
- * example between two shards of a step. The promise holds for the next call of ls_replica_gradient
- * only. In that call, ops use again the data that they have computed from the weights and kept,
- * such as transformed weights (LS_RUN_SAME in <lockstep/sys/plugin.h>). Without the promise the ops
- * compute these data again, so a function that writes weights need not tell the replica. */
+/* Promises, for the next call of ls_replica_gradient only, that no thread has written the weights
+ * since the last one, for example between two shards of a step. In that call, ops use again what
+ * they have computed from the weights and kept, such as transformed weights (LS_RUN_SAME). A
+ * function that writes weights need not tell the replica. */
 void ls_replica_promise_same_weights(ls_replica *replica);
 
 /* ---- a backward pass by buckets ------------------------------------------------------------- */
 
 /* Gradients become complete from the start of the arena on, so the complete part can be merged
- * while the rest is computed. The arena is cut into *buckets*, parts that are merged one after
- * another (merge/tree.h). The backward pass runs until the next bucket is complete, calls the
- * function `ready` of ls_replica_on_ready, and continues. The buckets depend only on the model and
- * on the back end's layouts. The gradient has the same bits with and without buckets. */
+ * while the rest is computed, bucket by bucket (merge/tree.h). The backward pass runs until the
+ * next bucket is complete, calls the function `ready` of ls_replica_on_ready, and continues. The
+ * buckets depend only on the model and on the back end's layouts. */
 
-/* A function that ls_replica_gradient calls, on the same thread, after each bucket but the last.
- * The first `floats` floats of the gradient arena are complete when the work that has been enqueued
- * so far is done; work that the same call enqueues later does not change them. `floats` ascends
- * from call to call. If the function returns an error, ls_replica_gradient returns that error. */
+/* Called by ls_replica_gradient, on the same thread, after each bucket but the last. The first
+ * `floats` floats of the gradient arena are complete, and stay unchanged, when the work that has
+ * been enqueued so far is done. `floats` ascends. ls_replica_gradient returns the function's
+ * error. */
 typedef int ls_ready_fn(void *user, size_t floats, ls_error *err);
 
 /* Sets the function that is called after each bucket; NULL: no function is called, and the backward
@@ -290,15 +282,13 @@ int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_
 /* If a minibatch has one shard, the gradient of the shard is the total. The replica can then run a
  * *whole step*: gather, forward, backward and update are one recording. The update copies the loss
  * and the number of correct rows to a *result slot*, one of LS_RESULT_SLOTS arrays in host memory.
- * No thread waits for the step: the next step can be enqueued, with the other result slot, before
- * the result of this step is known. A step whose loss is not finite changes no weights. No later
- * step changes weights either, until ls_replica_resume_updates is called. The results have the same
- * bits as if ls_replica_gradient were called, the gradient were copied to the total, and
- * ls_replica_apply were called.
+ * The next step can be enqueued, with the other result slot, before the result of this step is
+ * known. After a step whose loss is not finite no step changes weights until
+ * ls_replica_resume_updates is called. The results have the same bits as those of
+ * ls_replica_gradient and ls_replica_apply.
  *
- * A step of a small model takes less time than enqueueing the next step. For such a model
- * LS_UNROLLED steps are therefore one recording. A model is *small* if it needs at most
- * LS_UNROLL_BYTES bytes for arenas and activations, without the ops' working memory. */
+ * If a step takes less time than enqueueing the next one, LS_UNROLLED steps are one recording: a
+ * model is *small* if its arenas and activations take at most LS_UNROLL_BYTES. */
 enum { LS_RESULT_SLOTS = 2, LS_UNROLLED = 8, LS_UNROLL_BYTES = 64 << 20 };
 
 typedef struct ls_replica_step {
@@ -345,16 +335,16 @@ int ls_replica_evaluate(ls_replica *replica, ls_subset subset, const uint32_t *r
                         double *loss, double *correct, float *scores, ls_error *err);
 
 /* Copies the rows first … first + n − 1 of a subset to the device. It is called after the caller
- * has changed these rows in host memory. The caller must not change these rows again until the
- * device has completed the copy, for example until a later step that uses the rows is done. Does
- * nothing if the device reads rows in host memory. Errors: LS_EINVAL if there are no such rows. */
+ * has changed them in host memory, where it must not change them again until the copy is complete,
+ * for example until a later step that uses them is done. Does nothing if the device reads rows in
+ * host memory. Errors: LS_EINVAL if there are no such rows. */
 int ls_replica_refresh(ls_replica *replica, ls_subset subset, uint32_t first, uint32_t n,
                        ls_error *err);
 
-/* Sets new host memory for the rows of a subset; the number of rows must be the same as before. If
- * the replica has copied the rows to the device, the copy stays as it is until ls_replica_refresh.
- * If the ops read the rows in host memory, they are bound again: the device must have
- * LS_DEVICE_REBINDS, and the replica must have no recordings. Errors: those of an op's bind. */
+/* Sets new host memory for the rows of a subset; the number of rows must be the same as before. A
+ * copy on the device stays as it is until ls_replica_refresh. Ops that read the rows in host memory
+ * are bound again: the device must have LS_DEVICE_REBINDS, and the replica no recordings. Errors:
+ * those of an op's bind. */
 int ls_replica_data_at(ls_replica *replica, ls_subset subset, const ls_replica_data *data,
                        ls_error *err);
 

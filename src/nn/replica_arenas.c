@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The arenas of a replica: their layout, the ops that update them, and the import and export of
- * weights.
- *
- * Words of this file (replica.h):
- *
- *     arena        one array with all parameters, then the tail, then the running statistics
- *     tail         a few floats in which a gradient has the loss, correct rows and rows
- *     total        the sum of the gradients of all shards, an arena that updates read
- *     canonical    layer by layer and row-major, as in a weight file (model.h)
- *     piece        a part of the total that is computed immediately before it is used */
+ * weights. */
 #include "nn/replica_impl.h"
 
 #include "base/error.h"
@@ -47,14 +39,6 @@ static size_t stat_floats(const ls_layer *layer)
     return layer->stats > 0 ? layer->stat[0].count + layer->stat[1].count : 0;
 }
 
-static void place_stats(ls_replica *r)
-{
-    for (int i = 0; i < r->model->layers; i++) {
-        r->stat_at[i] = r->floats;
-        r->floats += rounded(stat_floats(&r->model->layer[i]));
-    }
-}
-
 int ls_replica_lay_out(ls_replica *r, ls_error *err)
 {
     const size_t layers = (size_t)r->model->layers;
@@ -68,14 +52,16 @@ int ls_replica_lay_out(ls_replica *r, ls_error *err)
     r->tail_at = r->floats;
     r->param_begin[r->param_begins++] = r->floats;
     r->floats += LS_TAIL;
-    place_stats(r);
+    for (int i = 0; i < r->model->layers; i++) {
+        r->stat_at[i] = r->floats;
+        r->floats += rounded(stat_floats(&r->model->layer[i]));
+    }
     r->param_begin[r->param_begins] = r->floats;
     return LS_OK;
 }
 
 /* Creates a bit mask that tells the update which gradients it must read from their shadows: one bit
- * for every GRAIN floats of an arena. (A *shadow* is a second copy in the number type of the
- * device's matrix products, see <lockstep/sys/plugin.h>.) */
+ * for every GRAIN floats of an arena. */
 static int mark_shadows(ls_replica *r, ls_error *err)
 {
     const size_t words = r->tail_at / GRAIN / 32 + 1;

@@ -9,10 +9,10 @@
  *     replica_infer.c   inference
  *
  * A *program* is a list of segments. A *segment* (ls_segment in plan.h) is a sequence of ops. It
- * names the nodes (ops between gather and loss) whose backward pass it runs, the other parts of a
- * step that it runs, and the number of floats of the gradient that are complete after it. The ops
- * of a segment are enqueued one by one or, if the segment has been recorded, by launching its
- * recording. All ways to run a step are programs, and one function runs all programs:
+ * names the nodes whose backward pass it runs, the other parts of a step that it runs, and the
+ * number of floats of the gradient that are complete after it. The ops of a segment are enqueued
+ * one by one or, if the segment has been recorded, by launching its recording. All ways to run a
+ * step are programs, and one function runs all programs:
  *
  *     LS_GRADIENT            one segment: the whole gradient of a shard       ls_replica_gradient
  *     LS_GRADIENT_BY_BUCKETS a segment for each bucket; after each of them    ls_replica_gradient,
@@ -24,12 +24,12 @@
  *                            to no plan: the update from the total
  *
  * All programs are made when the replica is created, because they depend only on the model and on
- * the layouts. Programs are recorded at different times, because the group of workers that merge
- * gradients decides which programs are needed. LS_GRADIENT and `apply` are recorded when the
- * replica is created, LS_GRADIENT_BY_BUCKETS when the caller sets `ready`, and LS_STEP and LS_STEPS
- * by ls_replica_record_whole_steps. All segments of a program are recorded, or none. Without
+ * the layouts. Programs are recorded at different times, because the group (merge/group.h) decides
+ * which programs are needed. LS_GRADIENT and `apply` are recorded when the replica is created,
+ * LS_GRADIENT_BY_BUCKETS when the caller sets `ready`, and LS_STEP and LS_STEPS by
+ * ls_replica_record_whole_steps. All segments of a program are recorded, or none. Without
  * recordings, gradients run op by op, and whole steps are not available. Recordings do not depend
- * on the members of the group, so they are used again after a change of the group, and only missing
+ * on the ranks of the group, so they are used again after a change of the group, and only missing
  * recordings are made. Recordings are destroyed with the plan. */
 #ifndef NN_REPLICA_IMPL_H
 #define NN_REPLICA_IMPL_H
@@ -125,9 +125,8 @@ struct ls_replica {
     float *own_gradient; /* the gradient arena that the replica has allocated */
     /* the total arena that the replica has allocated; NULL: none */
     float *own_total;
-    char *shadow, *shadow_grad; /* shadows of the parameters and of their gradients; NULL: none. (A
-                                 * *shadow* is a second copy in the number type of the device's
-                                 * matrix products, such as bf16; see <lockstep/sys/plugin.h>.) */
+    char *shadow, *shadow_grad; /* shadows of the parameters and of their gradients
+                                   (<lockstep/sys/plugin.h>); NULL: none */
     /* bit mask on the device: the gradients that whole steps write to their shadows only */
     uint32_t *in_shadow;
     char *activations;

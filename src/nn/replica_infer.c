@@ -24,9 +24,8 @@ static int download_results(ls_replica *r, ls_plan *plan, float *scores, ls_erro
 }
 
 /* Evaluates `n` rows: adds their loss and their number of correct rows to `sum`, and writes their
- * scores unless `scores` is NULL. The loss is computed even if the caller needs only the scores and
- * the rows have no labels; the loss is then meaningless. There is no second plan without the loss,
- * because it would take more memory and time than it saves. */
+ * scores unless `scores` is NULL. The loss is computed even if the rows have no labels, and is then
+ * meaningless; a second plan without the loss would take more memory and time than it saves. */
 static int infer(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n, float *scores,
                  double sum[2], ls_error *err)
 {

@@ -1,22 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* The functions of a replica that run in every step. They allocate nothing.
  *
- * A step is a *program* (replica_impl.h): a list of *segments*. A segment is a sequence of ops,
- * such as those of gather, forward and backward. The ops belong to a *plan*: the ops that compute
- * the model for a fixed number of rows (plan.h). A segment runs in one of two ways:
+ * A step is a program, a list of segments (replica_impl.h). A segment runs in one of two ways:
  *
  * - op by op: each op is enqueued on the device;
  * - as a recording, if the device supports recordings (in CUDA, graphs). The ops are captured once,
  *   before training; after that, one launch enqueues all of them.
  *
- * Terms of this file. The *tail* of a gradient (LS_TAIL in replica.h) is a short array at the end
- * of the gradients of the parameters. It contains the other numbers that a step must sum over the
- * shards: the loss, the number of correct rows and the number of rows. If a minibatch has one
- * shard, no merge is needed, because the gradient of this replica is the total. One launch can then
- * run a *whole step*, the update included; a launch of a small model runs several whole steps. The
- * host enqueues the next launch before it knows the losses of this one. For that purpose there are
- * LS_RESULT_SLOTS *result slots*, which are used in turn. A result slot is an array in host memory
- * to which the device copies the tails of the steps of one launch. */
+ * If a minibatch has one shard, one launch can run a whole step, the update included; a launch of a
+ * small model runs several whole steps (replica.h). The host enqueues the next launch before it
+ * knows the losses of this one. For that purpose there are LS_RESULT_SLOTS result slots, which are
+ * used in turn. */
 #include "nn/replica_impl.h"
 
 #include "base/clock.h"
@@ -148,9 +142,9 @@ static int run_forward(const segment_run *p, ls_error *err)
 static int run_ops(ls_replica *r, const segment_run *p, ls_error *err)
 {
     const ls_segment *s = p->segment;
-    /* A *shadow* is a second copy of a gradient in the number type of the device's matrix products,
-     * such as bf16. In a whole step the backward pass writes some gradients to their shadows only,
-     * because the update of the same segment can read the shadows. */
+    /* In a whole step the backward pass writes some gradients to their shadows
+     * (<lockstep/sys/plugin.h>) only, because the update of the same segment can read the
+     * shadows. */
     const bool in_shadow = s->parts & LS_PART_UPDATE && ls_replica_updates_read_shadows(r);
     const unsigned shadow = in_shadow ? LS_RUN_SHADOW : 0;
     int status = s->parts & LS_PART_FORWARD ? run_forward(p, err) : LS_OK;
@@ -494,14 +488,6 @@ int ls_replica_gradient_norm(float *norm, ls_replica *replica, ls_error *err)
 
 /* ---- whole steps ---------------------------------------------------------------------------- */
 
-/* Returns the size in bytes of the memory that a training step of the plan reads and writes: arenas
- * and activations. The size serves as an estimate of the duration of a step; it is compared with
- * LS_UNROLL_BYTES. The ops' working memory and memory for evaluation do not count. */
-static size_t step_bytes(const ls_replica *r, const ls_plan *plan)
-{
-    return r->memory.arenas + plan->activation_bytes;
-}
-
 /* Records LS_UNROLLED steps as one program, if a step is small. Only the first plan gets this
  * recording. The first plan is the largest plan that trains, so it has the number of rows of a full
  * minibatch. */
@@ -510,7 +496,9 @@ static int record_unrolled(ls_replica *r, ls_error *err)
     ls_plan *plan = r->plan[0];
     if (!is_recorded(plan, LS_STEP) || ls_replica_most_calls(r) < LS_UNROLLED)
         return LS_OK;
-    const size_t bytes = step_bytes(r, plan);
+    /* The bytes that a step reads and writes, arenas and activations, stand for its duration. The
+     * ops' working memory and memory for evaluation do not count. */
+    const size_t bytes = r->memory.arenas + plan->activation_bytes;
     const bool small = bytes <= LS_UNROLL_BYTES;
     ls_log(r->host, LS_LOG_INFO, "%s: a launch runs %d %s: a step uses %zu KiB", r->info.name,
            small ? LS_UNROLLED : 1, small ? "steps" : "step", bytes >> 10);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Writes and reads the tensors of a model as groups of tensors of a safetensors file. */
+/* Writes and reads the tensors of a model as sets of tensors of a safetensors file. */
 #include "nn/safetensors.h"
 
 #include "base/error.h"
@@ -8,17 +8,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Writes the tensors of the group with this prefix to *out. The prefix "" stands for the weights
- * and includes running statistics. The caller frees the entries of the group; their names belong to
+/* Writes the tensors of the set with this prefix to *out. The prefix "" stands for the weights
+ * and includes running statistics. The caller frees the entries of the set; their names belong to
  * the model. Errors: LS_ENOMEM. */
-static int list_tensors(ls_tensor_group *out, const ls_network *model, const char *prefix,
+static int list_tensors(ls_tensor_set *out, const ls_network *model, const char *prefix,
                         const ls_host *host, ls_error *err)
 {
     const bool weights = prefix[0] == '\0';
     const ls_param *const *list = weights ? model->tensor : model->param;
     const int n = weights ? model->params + model->stats : model->params;
     ls_tensor_entry *entry = ls_alloc_array(host, (size_t)n, sizeof *entry);
-    *out = (ls_tensor_group){.prefix = prefix, .entry = entry, .entries = n};
+    *out = (ls_tensor_set){.prefix = prefix, .entry = entry, .entries = n};
     if (!entry)
         return ls_fail(err, LS_ENOMEM, "no memory for the names of %d tensors", n);
     for (int i = 0; i < n; i++) {
@@ -32,15 +32,15 @@ static int list_tensors(ls_tensor_group *out, const ls_network *model, const cha
     return LS_OK;
 }
 
-/* Frees groups that list_tensors has made. NULL is allowed. */
-static void free_groups(ls_tensor_group *groups, int count, const ls_host *host)
+/* Frees sets that list_tensors has made. NULL is allowed. */
+static void free_sets(ls_tensor_set *sets, int count, const ls_host *host)
 {
-    for (int g = 0; groups && g < count; g++)
-        ls_free(host, (void *)groups[g].entry);
-    ls_free(host, groups);
+    for (int g = 0; sets && g < count; g++)
+        ls_free(host, (void *)sets[g].entry);
+    ls_free(host, sets);
 }
 
-static int new_groups(ls_tensor_group **out, int count, const ls_host *host, ls_error *err)
+static int new_sets(ls_tensor_set **out, int count, const ls_host *host, ls_error *err)
 {
     *out = ls_alloc_array(host, (size_t)count, sizeof **out);
     return *out ? LS_OK : ls_fail(err, LS_ENOMEM, "no memory for %d groups of tensors", count);
@@ -48,29 +48,29 @@ static int new_groups(ls_tensor_group **out, int count, const ls_host *host, ls_
 
 /* ---- saving --------------------------------------------------------------------------------- */
 
-/* Writes the groups to `w`, or stores the SHA-256 of the file in `hex`; the other one is NULL. */
-static int write_groups(ls_file_writer *w, char *hex, const ls_network *model,
-                        const ls_tensors_out *groups, int count, const ls_tensor_notes *notes,
-                        const ls_host *host, ls_error *err)
+/* Writes the sets to `w`, or stores the SHA-256 of the file in `hex`; the other one is NULL. */
+static int write_sets(ls_file_writer *w, char *hex, const ls_network *model,
+                      const ls_tensors_out *sets, int count, const ls_tensor_notes *notes,
+                      const ls_host *host, ls_error *err)
 {
-    ls_tensor_group *list;
-    int status = new_groups(&list, count, host, err);
+    ls_tensor_set *list;
+    int status = new_sets(&list, count, host, err);
     for (int g = 0; g < count && status == LS_OK; g++) {
-        status = list_tensors(&list[g], model, groups[g].prefix, host, err);
-        list[g].from = groups[g].values;
+        status = list_tensors(&list[g], model, sets[g].prefix, host, err);
+        list[g].from = sets[g].values;
     }
     if (status == LS_OK)
         status = w ? ls_tensor_file_write(w, list, count, notes, host, err)
                    : ls_tensor_file_sha256(hex, list, count, notes, host, err);
-    free_groups(list, count, host);
+    free_sets(list, count, host);
     return status;
 }
 
-int ls_safetensors_write(ls_file_writer *w, const ls_network *model, const ls_tensors_out *groups,
+int ls_safetensors_write(ls_file_writer *w, const ls_network *model, const ls_tensors_out *sets,
                          int count, const char *state, const ls_host *host, ls_error *err)
 {
     const ls_tensor_notes notes = {.state = state, .card = model->card};
-    return write_groups(w, NULL, model, groups, count, &notes, host, err);
+    return write_sets(w, NULL, model, sets, count, &notes, host, err);
 }
 
 #define STEPS_DIGITS 24
@@ -93,7 +93,7 @@ int ls_safetensors_save(const char *path, const ls_network *model, const float *
     ls_file_writer w;
     int status = ls_replace_begin(&w, path, host, err);
     if (status == LS_OK)
-        status = write_groups(&w, NULL, model, &weights, 1, &notes, host, err);
+        status = write_sets(&w, NULL, model, &weights, 1, &notes, host, err);
     if (status == LS_OK)
         status = ls_replace_commit(&w, err);
     ls_file_writer_abandon(&w);
@@ -106,7 +106,7 @@ int ls_safetensors_sha256(char out[65], const ls_network *model, const float *ca
     const ls_tensors_out weights = {"", canonical};
     char number[STEPS_DIGITS];
     const ls_tensor_notes notes = notes_of_weights(model, steps, number);
-    return write_groups(NULL, out, model, &weights, 1, &notes, host, err);
+    return write_sets(NULL, out, model, &weights, 1, &notes, host, err);
 }
 
 int ls_safetensors_load_steps(uint64_t *steps, const char *path, const ls_host *host, ls_error *err)
@@ -136,41 +136,41 @@ void ls_weights_sha256(char out[65], const ls_network *model, const float *canon
 
 /* ---- loading -------------------------------------------------------------------------------- */
 
-int ls_safetensors_load_groups(const ls_tensors_in *groups, int count, const char *path,
-                               const ls_network *model, const ls_host *host, ls_error *err)
+int ls_safetensors_load_sets(const ls_tensors_in *sets, int count, const char *path,
+                             const ls_network *model, const ls_host *host, ls_error *err)
 {
-    ls_tensor_group *list;
-    int status = new_groups(&list, count, host, err);
+    ls_tensor_set *list;
+    int status = new_sets(&list, count, host, err);
     for (int g = 0; g < count && status == LS_OK; g++) {
-        status = list_tensors(&list[g], model, groups[g].prefix, host, err);
-        list[g].to = groups[g].values;
+        status = list_tensors(&list[g], model, sets[g].prefix, host, err);
+        list[g].to = sets[g].values;
     }
     if (status == LS_OK)
-        status = ls_tensor_file_load_groups(list, count, path, host, err);
-    free_groups(list, count, host);
+        status = ls_tensor_file_load_sets(list, count, path, host, err);
+    free_sets(list, count, host);
     return status;
 }
 
 int ls_safetensors_load(float *canonical, const char *path, const ls_network *model,
                         const char *prefix, const ls_host *host, ls_error *err)
 {
-    ls_tensor_group group;
-    int status = list_tensors(&group, model, prefix, host, err);
-    group.to = canonical;
+    ls_tensor_set set;
+    int status = list_tensors(&set, model, prefix, host, err);
+    set.to = canonical;
     if (status == LS_OK)
-        status = ls_tensor_file_load(&group, path, host, err);
-    ls_free(host, (void *)group.entry);
+        status = ls_tensor_file_load(&set, path, host, err);
+    ls_free(host, (void *)set.entry);
     return status;
 }
 
 int ls_safetensors_load_fitting(float *canonical, const char *path, const ls_network *model,
                                 const ls_host *host, ls_error *err)
 {
-    ls_tensor_group group;
-    int status = list_tensors(&group, model, "", host, err);
-    group.to = canonical;
+    ls_tensor_set set;
+    int status = list_tensors(&set, model, "", host, err);
+    set.to = canonical;
     if (status == LS_OK)
-        status = ls_tensor_file_load_fitting(&group, path, host, err);
-    ls_free(host, (void *)group.entry);
+        status = ls_tensor_file_load_fitting(&set, path, host, err);
+    ls_free(host, (void *)set.entry);
     return status;
 }

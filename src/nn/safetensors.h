@@ -8,12 +8,11 @@
 #include "formats/safetensors.h"
 #include "nn/network.h"
 
-/* A *group* of tensors: an array with the layout of the canonical weights (model->floats floats),
- * and the prefix of its tensors' names in the file. The prefix "" is for the weights, running
+/* A *set* of tensors: an array with the layout of the canonical weights (model->floats floats), and
+ * the prefix of its tensors' names in the file. The prefix "" is for the weights, running
  * statistics included. Any other prefix, such as "optimizer/momentum/", is for an array with one
- * number per element of each parameter, such as a state of the optimizer. Its tensors are called
- * "optimizer/momentum/conv1.weight" and so on. An array with such a prefix has no running
- * statistics: their positions in `values` are neither written to the file nor read from it. */
+ * number per element of each parameter: "optimizer/momentum/conv1.weight" and so on. It has no
+ * running statistics: their positions in `values` are neither written nor read. */
 typedef struct ls_tensors_out {
     const char *prefix;
     const float *values;
@@ -43,22 +42,21 @@ int ls_safetensors_sha256(char out[65], const ls_network *model, const float *ca
 int ls_safetensors_load_steps(uint64_t *steps, const char *path, const ls_host *host,
                               ls_error *err);
 
-/* Writes `groups`, which have different prefixes, one after another as the contents of a file that
+/* Writes `sets`, which have different prefixes, one after another as the contents of a file that
  * the caller opens and finishes. A prefix other than "" must contain a '/', because the names of
  * layers contain none. `state`: text that is stored together with a checksum of the file; NULL: no
  * text and no checksum is stored. The header's metadata are then {"sha256": digest of the whole
  * file with zeros in place of these digits, "format": "pt", "lockstep": state}, and
  * "lockstep_model": model->card, if it is not NULL. Errors: LS_EIO, LS_ENOMEM. */
-int ls_safetensors_write(ls_file_writer *w, const ls_network *model, const ls_tensors_out *groups,
+int ls_safetensors_write(ls_file_writer *w, const ls_network *model, const ls_tensors_out *sets,
                          int count, const char *state, const ls_host *host, ls_error *err);
 
 /* ---- loading -------------------------------------------------------------------------------- */
 
 /* Reads every tensor of the model from a file into the canonical array. The number formats F16 and
  * BF16 are converted to F32. `prefix`: as in ls_tensors_in. Tensors that the model does not have
- * are ignored, because the file can come from another program. If the file contains a state, its
- * checksum is verified first. Errors: LS_ENOENT; LS_EIO; LS_EDATA (the message names the file, the
- * offset and the expected contents); LS_ENOMEM. */
+ * are ignored, because the file can come from another program. The checksum of a file with a state
+ * is verified first. Errors: LS_ENOENT, LS_EIO, LS_EDATA, LS_ENOMEM. */
 int ls_safetensors_load(float *canonical, const char *path, const ls_network *model,
                         const char *prefix, const ls_host *host, ls_error *err);
 
@@ -69,10 +67,10 @@ int ls_safetensors_load_fitting(float *canonical, const char *path, const ls_net
                                 const ls_host *host, ls_error *err);
 
 /* Reads exactly what ls_safetensors_write has written: the file must contain all tensors of the
- * groups, as F32, and no others. After a failure the contents of `values` are undefined. Errors:
+ * sets, as F32, and no others. After a failure the contents of `values` are undefined. Errors:
  * those of ls_safetensors_load. */
-int ls_safetensors_load_groups(const ls_tensors_in *groups, int count, const char *path,
-                               const ls_network *model, const ls_host *host, ls_error *err);
+int ls_safetensors_load_sets(const ls_tensors_in *sets, int count, const char *path,
+                             const ls_network *model, const ls_host *host, ls_error *err);
 
 /* Computes the SHA-256 digest of the canonical weights in model order (row-major little-endian
  * fp32). `out`: 64 hexadecimal digits and a zero byte. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Converts a model's layers to nodes of an ONNX graph. A layer's output has the name of the layer.
- * In the graph, images have four dimensions and vectors two. In a model, a layer can read a vector
- * of n features as an image of n × 1 × 1, or such an image as a vector. In the graph, a Reshape
- * node is then put before the layer's node. */
+/* Converts a model's layers to nodes of an ONNX graph. A layer's output has its name. In the graph,
+ * images have four dimensions and vectors two. If a layer reads a vector of n features as an image
+ * of n × 1 × 1, or such an image as a vector, a Reshape node is put before its node. */
 #include "onnx/onnx.h"
 
 #include "base/error.h"
@@ -354,16 +353,6 @@ static int add_layer(graph *g, const ls_layer *layer, ls_error *err)
 
 /* ---- inputs and outputs ---------------------------------------------------------------------- */
 
-static void add_weights(graph *g)
-{
-    const ls_network *m = g->desc->model;
-    for (int i = 0; i < m->params + m->stats; i++) {
-        const ls_param *p = m->tensor[i];
-        ls_onnx_put_floats(&g->file, p->name, p->dim, p->rank, g->desc->weights + p->offset,
-                           p->count);
-    }
-}
-
 /* Adds the second output: probabilities, or counts. Outputs that are values have none. */
 static void add_probabilities(graph *g)
 {
@@ -400,7 +389,10 @@ static int write_graph(ls_buffer *out, graph *g, ls_error *err)
     const ls_onnx_desc *d = g->desc;
     const ls_network *m = d->model;
     g->input = ls_onnx_put_rows(&g->file, d);
-    add_weights(g);
+    for (int i = 0; i < m->params + m->stats; i++) {
+        const ls_param *p = m->tensor[i];
+        ls_onnx_put_floats(&g->file, p->name, p->dim, p->rank, d->weights + p->offset, p->count);
+    }
     int status = LS_OK;
     for (int i = 0; status == LS_OK && i < m->layers; i++)
         status = add_layer(g, &m->layer[i], err);

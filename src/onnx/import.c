@@ -367,7 +367,7 @@ static bool has_word(const char *list, ls_onnx_text word)
     return false;
 }
 
-/* What is read in place of operators that are not. */
+/* Advice for operators that are not read: what is read instead. */
 static const struct {
     const char *ops, *instead;
 } others[] = {

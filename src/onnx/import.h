@@ -30,7 +30,7 @@
 /* Versions of the standard operators that are read. */
 enum { LS_ONNX_OPSET_LEAST = 9, LS_ONNX_OPSET_MOST = 27 };
 
-/* What is read. */
+/* The file to read, and how. */
 typedef struct ls_onnx_source {
     const char *path;
     const char *output; /* name of the tensor that the last layer gives; NULL: the only output */
@@ -44,10 +44,10 @@ typedef struct ls_onnx_source {
 typedef struct ls_onnx_rows {
     bool known;            /* false: the file does not say it */
     float mean[4], std[4]; /* scale of each channel, for bytes / 255 */
-    ls_prep_resize resize; /* of pictures; all 0: they cover the row's height and width */
+    ls_prep_resize resize; /* resizing of pictures; all 0: they cover the row's height and width */
 } ls_onnx_rows;
 
-/* What a file contains. */
+/* Contents of a file. */
 typedef struct ls_onnx_about {
     ls_shape input;  /* shape of a row */
     int layers;      /* number of layers */

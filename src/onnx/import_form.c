@@ -523,7 +523,7 @@ static int with_constant(ls_import *g, const ls_onnx_node *n, char op, ls_import
     return out->form == LS_FORM_AFFINE && out->uses > 1 ? ls_import_settle(g, n, out) : LS_OK;
 }
 
-/* ---- of two formulas ------------------------------------------------------------------------- */
+/* ---- operators of two formulas --------------------------------------------------------------- */
 
 /* Returns whether a value is p·x, and sets *p. */
 static bool is_linear(const ls_import_value *v, double *p)
@@ -666,7 +666,7 @@ int ls_import_sum(ls_import *g, const ls_onnx_node *n)
     return LS_OK;
 }
 
-/* ---- of one input ---------------------------------------------------------------------------- */
+/* ---- operators of one input ------------------------------------------------------------------ */
 
 static int settled_input(ls_import *g, const ls_onnx_node *n, ls_import_value *out)
 {

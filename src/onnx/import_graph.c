@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What all files that read an ONNX graph share: messages that name a node, attributes, and values
- * by name. */
+/* Functions that all files that read an ONNX graph share: messages that name a node, attributes,
+ * and values by name. */
 #include "onnx/importer.h"
 
 #include "base/error.h"

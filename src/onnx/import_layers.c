@@ -468,7 +468,7 @@ static int check_pool(const ls_import *g, const ls_onnx_node *n, const window *w
         return ls_import_fail(g, n, LS_EUNSUPPORTED, "attribute \"dilations\": 1 is read");
     if (ls_import_int(g, n, "storage_order", 0) != 0)
         return ls_import_fail(g, n, LS_EUNSUPPORTED, "attribute \"storage_order\": 0 is read");
-    /* what such a window is divided by depends on the version of the operators */
+    /* the divisor of such a window depends on the version of the operators */
     if (ls_import_int(g, n, "count_include_pad", 0) && beyond)
         return ls_import_fail(g, n, LS_EUNSUPPORTED,
                               "attribute \"ceil_mode\": with \"count_include_pad\" and a window "

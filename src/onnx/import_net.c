@@ -23,7 +23,7 @@ enum {
 struct ls_onnx_net {
     const ls_host *host;
     char *path, *text;
-    char *place; /* where the input and each layer come from, a line each */
+    char *place; /* origins of the input and of each layer, a line each */
     float *weight;
     ls_onnx_about about;
 };
@@ -232,7 +232,7 @@ static void put_source(ls_import *g)
     if (g->ending)
         ls_json_put_string(w, "ends_with", g->ending);
     ls_json_open_object(w, "metadata");
-    /* what Lockstep itself writes as metadata describes rows, and is in the model's card */
+    /* Lockstep's own metadata describe rows, and are in the model's card */
     const bool own = ls_onnx_is(g->file.producer, "lockstep");
     for (int i = 0; i < g->file.entry.count && kept < MOST_ENTRIES && !own; i++) {
         const ls_onnx_entry *e = &g->file.entry.at[i];

@@ -50,7 +50,7 @@ typedef struct ls_import_value {
     int64_t dim[LS_ONNX_RANK];
 
     /* ---- a constant ---- */
-    const ls_onnx_stored *stored; /* where its numbers are; NULL: they are decoded */
+    const ls_onnx_stored *stored; /* place of its numbers; NULL: they are decoded */
     ls_array numbers;             /* numbers.data: `count` numbers of the type numbers.type */
     size_t count;
     bool swapped; /* a matrix whose numbers are stored column by column */
@@ -63,15 +63,15 @@ typedef struct ls_import_value {
     int layer;                /* index in ls_import.layer, or LS_INPUT */
     ls_form form;
     double p, q, lo, hi, s, t;      /* the numbers of the formula */
-    int pad[4];                     /* of LS_FORM_PAD: top, left, bottom, right */
-    struct ls_import_value *matrix; /* of LS_FORM_PRODUCT */
+    int pad[4];                     /* for LS_FORM_PAD: top, left, bottom, right */
+    struct ls_import_value *matrix; /* for LS_FORM_PRODUCT */
     bool begin;                     /* the rows themselves: what the first layer reads */
 } ls_import_value;
 
 /* A layer that was written. */
 typedef struct ls_import_layer {
     char name[64], type[24];
-    const ls_onnx_node *node; /* of which it was made; may be none of the file's */
+    const ls_onnx_node *node; /* the node of which it was made; may be none of the file's */
     ls_shape out;
     int flat; /* index + 1 of a flatten layer that reads this layer; 0: none */
     /* a concatenation: the layers that it joins; another layer: −2 */

@@ -2,9 +2,8 @@
 /* Reads the bytes of an ONNX file into a list of nodes, tensors, inputs and outputs.
  *
  * The lists point into the mapped file: names are texts without a terminating zero, attributes and
- * tensors are messages that are decoded when they are used. The memory of the lists is at most a
- * constant times the size of the file, and each list has at most LS_ONNX_MOST entries. The graph's
- * meaning is not checked here (importer.h). */
+ * tensors are messages that are decoded when they are used. Each list has at most LS_ONNX_MOST
+ * entries. The graph's meaning is not checked here (importer.h). */
 #ifndef ONNX_READ_H
 #define ONNX_READ_H
 
@@ -30,14 +29,14 @@ typedef struct ls_onnx_attribute {
 typedef struct ls_onnx_node {
     ls_onnx_text op, name, domain;
     int input, inputs;         /* index of the first in ls_onnx_model.text, and number */
-    int output, outputs;       /* likewise */
+    int output, outputs;       /* index of the first in ls_onnx_model.text, and number */
     int attribute, attributes; /* index of the first in ls_onnx_model.attribute, and number */
 } ls_onnx_node;
 
 /* A tensor: an initializer of the graph, or an attribute. */
 typedef struct ls_onnx_stored {
     ls_onnx_text name;
-    int type; /* LS_ONNX_FLOAT … */
+    int type; /* LS_ONNX_FLOAT and others */
     int rank;
     int64_t dim[LS_ONNX_RANK];
     ls_pb_reader message; /* TensorProto */

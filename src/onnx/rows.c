@@ -264,9 +264,9 @@ static void mark_unknown(ls_onnx_file *f, int nth, const char *flat, const char 
 }
 
 /* Adds the nodes that convert an input of strings [batch, 1] to one-hot rows [batch, levels]. If
- * missing texts are allowed, the words that mean a missing text are additional levels at the end,
- * whose columns are cut off, so that a missing text becomes zeros. A text that is not a level
- * becomes zeros if `zeros` is set, else NaN. */
+ * missing texts are allowed, the words that mean one are additional levels, whose columns are cut
+ * off, so that a missing text becomes zeros. A text that is no level becomes zeros if `zeros` is
+ * set, else NaN. */
 static void encode(ls_onnx_file *f, const ls_prep_column *column, int nth, const char *input,
                    bool zeros)
 {
@@ -430,14 +430,6 @@ static void fill_array(ls_onnx_file *f, const ls_onnx_desc *d, ls_onnx_tensor *x
         scale_array(f, p, x, is_wide(d));
 }
 
-static void divide_bytes(ls_onnx_file *f, ls_onnx_tensor *x)
-{
-    const float most = 255;
-    cast(f, x, LS_ONNX_FLOAT);
-    ls_onnx_put_floats(f, "divisor:by", NULL, 0, &most, 1);
-    apply(f, x, "Div", "divisor:by");
-}
-
 ls_onnx_tensor ls_onnx_put_rows(ls_onnx_file *f, const ls_onnx_desc *d)
 {
     const ls_shape *in = &d->model->input;
@@ -452,7 +444,10 @@ ls_onnx_tensor ls_onnx_put_rows(ls_onnx_file *f, const ls_onnx_desc *d)
                                                    : LS_ONNX_FLOAT,
                           shape, rank - 1);
     if (!d->normalisation.floats) {
-        divide_bytes(f, &x);
+        const float most = 255;
+        cast(f, &x, LS_ONNX_FLOAT);
+        ls_onnx_put_floats(f, "divisor:by", NULL, 0, &most, 1);
+        apply(f, &x, "Div", "divisor:by");
     } else if (table_of(d)) {
         scale_table(f, d->prep, &x);
     } else {
@@ -627,10 +622,10 @@ static const char *say_input(const ls_onnx_desc *d)
 }
 
 /* The meaning of the parts of dates (prep/date.h) in words. */
-#define SAY_DATES                                                                                   \
-    "a date is given by its parts: COLUMN_year; COLUMN_month, 1 to 12; COLUMN_weekday, 0 (Monday) " \
-    "to 6; COLUMN_hour, with the minutes as a fraction; COLUMN_days since the day `since` of "      \
-    "`preparation`, which is counted from 1970-01-01; NaN if it is missing"
+#define SAY_DATES                                                                                  \
+    "a date is given by its parts: COLUMN_year; COLUMN_month, 1 to 12; COLUMN_weekday, 0 "         \
+    "(Monday) to 6; COLUMN_hour, with the minutes as a fraction; COLUMN_days since the day "       \
+    "`since` of `preparation`, which is counted from 1970-01-01; NaN if it is missing"
 
 static bool has_dates(const ls_onnx_desc *d)
 {

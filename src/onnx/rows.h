@@ -10,7 +10,7 @@
 
 #define LS_ONNX_LOGITS "logits"
 #define LS_ONNX_PROBABILITIES "probabilities"
-#define LS_ONNX_COUNTS "counts" /* of the loss poisson only */
+#define LS_ONNX_COUNTS "counts" /* output of the loss poisson only */
 
 /* A tensor of the graph: an input of the graph, or the output of a node. */
 typedef struct ls_onnx_tensor {

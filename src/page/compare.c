@@ -552,7 +552,7 @@ static void put_run(ls_buffer *out, ls_json_writer *w, const ls_comparison *c, i
     ls_page_add_line(out, w);
 }
 
-/* Writes a line {"type":"same","runs":"A, C","sha256":…} for each group of runs with the same
+/* Writes a line {"type":"same","runs":"A, C","sha256":…} for each set of runs with the same
  * weights. */
 static void put_same(ls_buffer *out, ls_json_writer *w, const ls_comparison *c)
 {

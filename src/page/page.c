@@ -230,13 +230,6 @@ static void add_table(ls_buffer *b, const ls_run_log *log, const outcome *o)
 
 /* ---- the page -------------------------------------------------------------------------------- */
 
-static void add_title(ls_buffer *b, const outcome *o)
-{
-    ls_page_escape(b, name_of(o));
-    ls_buffer_put(b, is_synthetic(o) ? " (SYNTHETIC data)" : "");
-    ls_buffer_put(b, ": Lockstep run");
-}
-
 typedef struct contents {
     const ls_run_log *log; /* NULL: the page of a run in progress */
     outcome outcome;
@@ -244,7 +237,10 @@ typedef struct contents {
 
 static void put_title(ls_buffer *b, const void *data)
 {
-    add_title(b, &((const contents *)data)->outcome);
+    const outcome *o = &((const contents *)data)->outcome;
+    ls_page_escape(b, name_of(o));
+    ls_buffer_put(b, is_synthetic(o) ? " (SYNTHETIC data)" : "");
+    ls_buffer_put(b, ": Lockstep run");
 }
 
 static void put_table(ls_buffer *b, const void *data)

@@ -13,9 +13,8 @@
 
 /* The records of a run, reduced so that the page of a long run stays small.
  *
- * Records of steps are stored as entries. An entry stands for one or more consecutive steps. When
- * LS_RUN_STEPS entries are full, every two adjacent entries are merged into one. All other records
- * are stored unchanged.
+ * An entry stands for one or more consecutive steps. When LS_RUN_STEPS entries are full, every two
+ * adjacent ones are merged. All other records are stored unchanged.
  *
  *     ls_run_log log;
  *     ls_run_log_init(&log, 0, host);

@@ -227,16 +227,6 @@ static uint64_t count_of(const cJSON *object, const char *key, double most, uint
     return value >= 1 && value < most ? (uint64_t)value : fallback;
 }
 
-static void read_times(ls_worker_times *out, const cJSON *workers)
-{
-    int w = 0;
-    for (const cJSON *worker = workers ? workers->child : NULL; worker; worker = worker->next, w++)
-        for (int p = 0; p < LS_PHASES; p++) {
-            const double seconds = number_of(worker, ls_phase_keys[p]);
-            out[w].seconds[p] = seconds > 0 ? (float)seconds : 0;
-        }
-}
-
 /* Adds the record of a step. Values that the record does not have become NaN or 0. */
 static int add_read_step(ls_run_log *log, ls_record *r, const cJSON *record, ls_error *err)
 {
@@ -245,7 +235,12 @@ static int add_read_step(ls_run_log *log, ls_record *r, const cJSON *record, ls_
     ls_worker_times *times = ls_alloc_array(log->host, (size_t)count + 1, sizeof *times);
     if (!times)
         return ls_fail(err, LS_ENOMEM, "out of memory for the times of %d workers", count);
-    read_times(times, workers);
+    int w = 0;
+    for (const cJSON *one = workers ? workers->child : NULL; one; one = one->next, w++)
+        for (int p = 0; p < LS_PHASES; p++) {
+            const double seconds = number_of(one, ls_phase_keys[p]);
+            times[w].seconds[p] = seconds > 0 ? (float)seconds : 0;
+        }
     r->epoch = (uint32_t)count_of(record, "epoch", 4e9, 0);
     r->of.step = (ls_step_values){
         .step = count_of(record, "step", 9e15, last_step(log) + 1),
@@ -371,13 +366,6 @@ static void add_steps(ls_buffer *out, ls_json_writer *w, const ls_run_step *s)
     ls_page_add_line(out, w);
 }
 
-static void add_other(ls_buffer *out, const ls_run_record *r)
-{
-    ls_buffer_format(out, "{\"at\":%llu,", (unsigned long long)r->at);
-    add_safe(out, r->json + 1, r->length - 1);
-    ls_buffer_add(out, "\n", 1);
-}
-
 static void add_sums(const ls_run_log *log, ls_buffer *out, ls_json_writer *w)
 {
     begin(w, "times");
@@ -419,8 +407,12 @@ void ls_run_log_write(const ls_run_log *log, const ls_run_seen *have, ls_buffer 
     if (have->run == log->run && have->width == log->width && have->steps <= log->steps)
         from.steps = have->steps > 0 ? have->steps - 1 : 0;
     add_head(log, out, &w, &from);
-    for (size_t i = from.others; i < log->others; i++)
-        add_other(out, &log->other[i]);
+    for (size_t i = from.others; i < log->others; i++) {
+        const ls_run_record *r = &log->other[i];
+        ls_buffer_format(out, "{\"at\":%llu,", (unsigned long long)r->at);
+        add_safe(out, r->json + 1, r->length - 1);
+        ls_buffer_add(out, "\n", 1);
+    }
     for (size_t i = from.steps; i < log->steps; i++)
         add_steps(out, &w, &log->step[i]);
     if (log->timed > 0)

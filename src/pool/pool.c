@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The functions that a pool's owner calls: submitting jobs, waiting for them, cancelling, clearing.
- * (The *owner* is the one thread that submits jobs and waits for them.) */
+/* The functions that a pool's owner calls: submitting jobs, waiting for them, cancelling,
+ * clearing. */
 #include "pool/pool.h"
 
 #include "base/error.h"
@@ -80,10 +80,9 @@ static int timed_out(const ls_pool *pool, ls_error *err)
 }
 
 /* Waits until all awaited jobs have finished, and returns the latched error, if any. If the owner
- * has just woken a worker that is not pinned to CPUs, the owner sleeps at once. The worker then
- * starts soonest, on the CPU that the owner leaves, because waking another CPU takes several times
- * as long. If the owner has woken no such worker, it spins first, because all workers are awake or
- * wake up on CPUs of their own. */
+ * has just woken a worker that is not pinned, it sleeps at once: the worker then starts soonest, on
+ * the CPU that the owner leaves, because waking another CPU takes several times as long. Otherwise
+ * the owner spins first. */
 static int wait_until(ls_pool *pool, ls_patience *patience, ls_error *err)
 {
     bool over = all_finished(pool);

@@ -1,24 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* Internal part of <lockstep/pool.h>: data that the owner and the workers share.
  *
- * Terms: the *owner* is the thread that submits jobs and waits for them. A worker runs on one of
- * three kinds of thread: a thread that the pool has started; the owner's thread (worker 0 with the
- * option caller_works); or a *lent* thread, a thread of the host program that calls ls_pool_serve.
- * A worker that runs on a lent thread is *borrowed*.
+ * A borrowed worker runs on a *lent* thread, a thread of the host program that calls ls_pool_serve.
  *
  * The owner pushes jobs into the workers' inboxes, each of which is a ring with one producer and
  * one consumer (sync/ring.h). The owner sleeps on the park word `owner`, and a worker sleeps on its
- * own park word `idle` (sync/park.h: a word on which threads sleep with futex). No lock is taken
- * for a job that succeeds. Two counters of each worker tell how many of its jobs are pending:
- * `submitted`, which the owner writes, and `finished`, which the worker writes.
+ * own park word `idle` (sync/park.h). No lock is taken for a job that succeeds. Two counters of
+ * each worker tell how many of its jobs are pending: `submitted`, which the owner writes, and
+ * `finished`, which the worker writes.
  *
  * Memory order of a job. Everything that the owner wrote before submitting a job happens before the
  * job, because the push is a release and the pop is an acquire. Everything that the job wrote
  * happens before what the owner does after it has seen the job finished: the worker stores
  * `finished` with release order after the job, and the owner loads `finished` with acquire order.
  * Only the worker's thread stores `finished`, each time after all its earlier jobs. So a load of
- * any later value makes the writes of the earlier jobs visible as well.
- */
+ * any later value makes the writes of the earlier jobs visible as well. */
 #ifndef POOL_POOL_H
 #define POOL_POOL_H
 
@@ -66,10 +62,10 @@ double ls_cgroup_quota(const char *root);
 int ls_usable_cpus(int allowed, double quota);
 
 /* Writes to `part` the CPUs of `all` that belong to worker w of n, and returns their number. The
- * workers' parts are disjoint shares of `all`, and their sizes differ by at most one CPU. If `want`
- * is not 0, a part is reduced to `want` CPUs on as many different cores as possible. `core` is the
- * result of ls_cpus_cores for `all`. Returns 0, with an empty part, if `all` has fewer than n CPUs,
- * or if a share has fewer than `want`. */
+ * parts are disjoint, and their sizes differ by at most one CPU. If `want` is not 0, a part is
+ * reduced to `want` CPUs on as many different cores as possible. `core` is the result of
+ * ls_cpus_cores for `all`. Returns 0, with an empty part, if a share would have no CPU, or fewer
+ * than `want`. */
 int ls_cpus_split(ls_cpus *part, const ls_cpus *all, const ls_cpus *core, int n, int w, int want);
 
 /* Writes for each CPU of `cpus` the number of its core, which is the lowest CPU of that core. */
@@ -170,10 +166,10 @@ struct ls_pool_job {
     void *arg;
 };
 
-/* Phase of a worker's thread. The phase RUNNING ends in one of two ways: the worker's thread sets
- * STOPPING when it begins its stop hook, or the thread that destroys the pool sets LEFT when it
- * stops waiting for the worker. Both threads use a compare-exchange, so exactly one of them
- * succeeds. For a lent thread, the phase STARTING ends with RUNNING or LEFT in the same way. */
+/* Phase of a worker's thread. RUNNING ends when the worker's thread sets STOPPING, as it begins its
+ * stop hook, or when the thread that destroys the pool sets LEFT, as it stops waiting for the
+ * worker. Both use a compare-exchange, so exactly one of them succeeds. For a lent thread, STARTING
+ * ends with RUNNING or LEFT in the same way. */
 enum ls_pool_phase {
     LS_PHASE_UNSERVED, /* borrowed worker that no lent thread serves */
     LS_PHASE_STARTING, /* before or in the start hook */

@@ -3,9 +3,7 @@
  *
  * Waking a sleeping thread takes some tens of microseconds, on some machines a hundred; a spinning
  * thread reacts within one microsecond. Two threads that give each other work at short intervals
- * stay awake if each of them spins for about as long as a wake-up takes. If both threads have
- * fallen asleep, both are awake after the next job, because one thread spins while the other is
- * being woken.
+ * stay awake if each of them spins for about as long as a wake-up takes.
  *
  * The time of a spin is lost if work arrives at longer intervals, or if the awaited thread cannot
  * run because the spinning thread occupies its CPU. So a thread stops spinning after a few

@@ -121,7 +121,7 @@ static double smaller(double a, double b)
 
 /* Returns the quota of the cgroup (v2 or v1) whose directory is `dir`, or 0 if the cgroup has no
  * quota. */
-static double group_quota(const char *dir)
+static double cgroup_quota(const char *dir)
 {
     char path[PATH_BYTES + 32], quota[128], period[128];
     snprintf(path, sizeof path, "%s/cpu.max", dir);
@@ -136,19 +136,19 @@ static double group_quota(const char *dir)
     return read_line(period, sizeof period, path) ? quota_of(quota, period) : 0;
 }
 
-/* Returns the smallest quota of all cgroups from the directory mount/group up to the directory
- * `mount` itself. Inside a container the directory of `group` often does not exist; the directory
- * `mount` then describes the container's own group. */
-static double smallest_quota(const char *root, const char *mount, const char *group)
+/* Returns the smallest quota of all cgroups from the directory mount/cgroup up to the directory
+ * `mount` itself. Inside a container the directory of `cgroup` often does not exist; the directory
+ * `mount` then describes the container's own cgroup. */
+static double smallest_quota(const char *root, const char *mount, const char *cgroup)
 {
     char dir[PATH_BYTES];
     int top = snprintf(dir, sizeof dir, "%s/sys/fs/cgroup%s", root, mount);
-    int n = snprintf(dir, sizeof dir, "%s/sys/fs/cgroup%s%s", root, mount, group);
+    int n = snprintf(dir, sizeof dir, "%s/sys/fs/cgroup%s%s", root, mount, cgroup);
     if (top < 0 || n < top || n >= (int)sizeof dir)
         return 0;
     double smallest = 0;
     for (;;) {
-        smallest = smaller(smallest, group_quota(dir));
+        smallest = smaller(smallest, cgroup_quota(dir));
         char *slash = strrchr(dir, '/');
         if (!slash || slash < dir + top)
             return smallest;
@@ -172,23 +172,23 @@ static bool has_cpu(const char *names, size_t length)
     return false;
 }
 
-/* Returns the smallest quota for one line of /proc/self/cgroup, "number:controllers:/group". */
+/* Returns the smallest quota for one line of /proc/self/cgroup, "number:controllers:/cgroup". */
 static double line_quota(const char *root, char *line)
 {
     static const char *const v2[] = {"", "/unified", NULL};
     static const char *const v1[] = {"/cpu", "/cpu,cpuacct", "/cpuacct,cpu", NULL};
     line[strcspn(line, "\n")] = '\0';
     char *names = strchr(line, ':');
-    char *group = names ? strchr(names + 1, ':') : NULL;
-    if (!group)
+    char *cgroup = names ? strchr(names + 1, ':') : NULL;
+    if (!cgroup)
         return 0;
     names++;
-    bool is_v2 = group == names;
-    if (!is_v2 && !has_cpu(names, (size_t)(group - names)))
+    bool is_v2 = cgroup == names;
+    if (!is_v2 && !has_cpu(names, (size_t)(cgroup - names)))
         return 0;
     double smallest = 0;
     for (const char *const *mount = is_v2 ? v2 : v1; *mount; mount++) {
-        smallest = smaller(smallest, smallest_quota(root, *mount, group + 1));
+        smallest = smaller(smallest, smallest_quota(root, *mount, cgroup + 1));
     }
     return smallest;
 }

@@ -26,10 +26,9 @@ static int judge(const struct ls_pool_worker *w, const char *function, int statu
 static void run_job(struct ls_pool_worker *w, const struct ls_pool_job *job)
 {
     /* acquire: pairs with the release in ls_pool_cancel. ls_pool_cancel first latches LS_ECANCELED
-     * and then sets `canceled`. (To *latch* an error is to store it as the pool's first error.) So
-     * for a worker that finds `canceled` set, the error is latched already. This worker drops the
-     * job and then stores `finished` with release order. So an owner that sees the dropped job
-     * finished also sees the latched error. */
+     * and then sets `canceled`. So for a worker that finds `canceled` set, the error is latched
+     * already. This worker drops the job and then stores `finished` with release order. So an owner
+     * that sees the dropped job finished also sees the latched error. */
     if (atomic_load_explicit(&w->pool->canceled, memory_order_acquire) ||
         ls_pool_was_abandoned(w)) {
         ls_pool_count(&w->dropped, 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Says which texts are the same level of a column, or the same class. This is the only place that
- * says it: training, new rows and targets ask these functions.
+/* Says which texts are the same level of a column, or the same class. Training, new rows and
+ * targets ask these functions.
  *
  * Two texts are the same level if they are
  *

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Parses the numbers in the fields of tables, to the double that strtod returns. Most of them have
- * few digits. Then the mantissa and the power of ten are exact doubles, so their product or
- * quotient is rounded only once and has the bits of strtod's result. ls_number_scan divides longer
- * numbers of up to 19 digits as integers of 128 bits. All other numbers are read by strtod. */
+/* Parses the numbers in the fields of tables, to the double that strtod returns. If a number has
+ * few digits, mantissa and power of ten are exact doubles, so their product or quotient is rounded
+ * only once. ls_number_scan divides longer numbers of up to 19 digits as integers of 128 bits. All
+ * other numbers are read by strtod. */
 #include "prep/number.h"
 
 #include <math.h>
@@ -105,9 +105,9 @@ static unsigned form_of(const parts *n)
 {
     if (!n->point)
         return 0;
-    const bool group =
+    const bool thousands =
         n->fraction == 3 && n->whole >= 1 && n->whole <= 3 && n->first != '0' && !n->has_exponent;
-    return group ? LS_FORM_POINT_OR_GROUP : LS_FORM_POINT;
+    return thousands ? LS_FORM_POINT_OR_GROUP : LS_FORM_POINT;
 }
 
 /* Computes the value of a number from its mantissa and its power of ten, if the mantissa is at most
@@ -165,8 +165,8 @@ __extension__ typedef unsigned __int128 wide;
 
 /* Returns m / 10^fraction, rounded once to the nearest double, and to the even one of two. The
  * quotient of m, shifted up to 127 bits, has 64 bits or more, because the divisor has at most 64.
- * Its lowest bit is set if the division has a remainder, so that the conversion to a double, which
- * rounds at a higher bit, rounds as the exact quotient would. `m` must be above 0. */
+ * Its lowest bit is set if there is a remainder, so that the conversion to a double rounds as the
+ * exact quotient would. `m` must be above 0. */
 static double divide_exactly(uint64_t m, long fraction)
 {
     const int shift = 62 + __builtin_clzll(m);
@@ -288,22 +288,22 @@ static size_t copy_marks(char out[DIVIDED_BYTES], const char *text, size_t n)
 
 /* Checks that `text` consists of groups of three digits (the first group: one to three) with the
  * same separator between them. Removes the separators and sets *n to the new length. */
-static bool join_groups(char *text, size_t *n)
+static bool join_digits(char *text, size_t *n)
 {
-    size_t in_group = 0, used = 0;
+    size_t digits = 0, used = 0;
     char mark = 0;
     for (size_t i = 0; i < *n; i++) {
         if (is_digit(text[i])) {
-            in_group++;
+            digits++;
             text[used++] = text[i];
             continue;
         }
-        if (mark ? in_group != 3 || text[i] != mark : in_group < 1 || in_group > 3)
+        if (mark ? digits != 3 || text[i] != mark : digits < 1 || digits > 3)
             return false;
         mark = text[i];
-        in_group = 0;
+        digits = 0;
     }
-    if (mark && (in_group != 3 || text[0] == '0'))
+    if (mark && (digits != 3 || text[0] == '0'))
         return false;
     *n = used;
     return true;
@@ -344,17 +344,17 @@ static bool find_point(const char *text, size_t n, char decimal, bool has_expone
     if (commas > 1) {
         *form = LS_FORM_COMMA_GROUPS;
     } else if (commas == 1) {
-        const bool group = comma >= 1 && comma <= 3 && n - comma == 4 && text[0] != '0' &&
-                           marks == 0 && !has_exponent;
-        *form = group ? LS_FORM_COMMA_OR_GROUP : LS_FORM_COMMA;
-        *whole = group && decimal != ',' ? n : comma;
+        const bool thousands = comma >= 1 && comma <= 3 && n - comma == 4 && text[0] != '0' &&
+                               marks == 0 && !has_exponent;
+        *form = thousands ? LS_FORM_COMMA_OR_GROUP : LS_FORM_COMMA;
+        *whole = thousands && decimal != ',' ? n : comma;
     } else if (points > 1) {
         return decimal == ',';
     } else if (points == 1) {
-        const bool group = point >= 1 && point <= 3 && n - point == 4 && text[0] != '0' &&
-                           marks == 0 && !has_exponent;
-        *form = group ? LS_FORM_POINT_OR_GROUP : LS_FORM_POINT;
-        *whole = group && decimal == ',' ? n : point;
+        const bool thousands = point >= 1 && point <= 3 && n - point == 4 && text[0] != '0' &&
+                               marks == 0 && !has_exponent;
+        *form = thousands ? LS_FORM_POINT_OR_GROUP : LS_FORM_POINT;
+        *whole = thousands && decimal == ',' ? n : point;
     }
     return true;
 }
@@ -374,7 +374,7 @@ static bool make_plain(char *text, size_t *n, char decimal, unsigned *form)
         if (!is_digit(text[i]))
             return false;
     joined = whole;
-    if (!join_groups(text, &joined))
+    if (!join_digits(text, &joined))
         return false;
     if (whole < *n) {
         memmove(text + joined, text + whole, *n - whole);

@@ -20,19 +20,18 @@ enum {
         16 /* 1,234,567 or 1,234.5: commas separate thousands, and a point is decimal */
 };
 
-/* Reads a plain decimal number, such as -1.5e3, at the start of `text`. After the number there must
- * be a byte that no number contains, and then 7 more bytes of allocated memory, because the
- * function loads 8 bytes at a time. Returns the address after the number. Returns NULL if there is
- * no number, or if the number has another form; ls_number_read reads some of these. *value has the
- * same bits as strtod's result. *form becomes 0, LS_FORM_POINT or LS_FORM_POINT_OR_GROUP. */
+/* Reads a plain decimal number, such as -1.5e3, at the start of `text`. After it there must be a
+ * byte that no number contains, and 7 more bytes of allocated memory, because 8 bytes are loaded at
+ * a time. Returns the address after the number; NULL if there is none, or in another form
+ * (ls_number_read). *value has the bits of strtod's result. *form becomes 0, LS_FORM_POINT or
+ * LS_FORM_POINT_OR_GROUP. */
 const char *ls_number_scan(const char *text, double *value, unsigned *form);
 
 /* Reads a number of `n` bytes: plain, with thousands separators or with a decimal comma. Returns
  * false if the text is none of these. `decimal`: the decimal separator if known, '.' or ','; 0:
- * unknown. If the separator is unknown, a number that can be read in two ways is read as if the
- * separator were '.', and *form has the bit LS_FORM_POINT_OR_GROUP or LS_FORM_COMMA_OR_GROUP.
- * *value is rounded once, and is infinite if the number is too large. The thread must be in the "C"
- * locale. */
+ * unknown. A number that can be read in two ways is then read as if it were '.', and *form has the
+ * bit LS_FORM_POINT_OR_GROUP or LS_FORM_COMMA_OR_GROUP. *value is rounded once, and is infinite if
+ * the number is too large. The thread must be in the "C" locale. */
 bool ls_number_read(const char *text, size_t n, char decimal, double *value, unsigned *form);
 
 /* Returns the decimal separator that a number of the form `form` must have: '.' or ','; 0 if both

@@ -100,7 +100,7 @@ enum {
 
 typedef enum ls_prep_kind { LS_PREP_ARRAY, LS_PREP_TABLE, LS_PREP_IMAGES } ls_prep_kind;
 
-/* What becomes of a row of a table with an unknown value. */
+/* Treatment of a row of a table with an unknown value. */
 typedef enum ls_prep_unknown {
     LS_UNKNOWN_EMPTY, /* its outputs are empty, or NaN; if rows are evaluated, it is left out */
     /* All floats of an unknown or missing text are 0, and the row is predicted. With an unknown
@@ -113,7 +113,7 @@ typedef enum ls_prep_unknown {
  * NULL. */
 extern const char *const ls_prep_unknown_names[];
 
-/* What was found in a row. The functions that report it only ever raise it. */
+/* The worst value found in a row. The functions that report it only ever raise it. */
 typedef enum ls_prep_found {
     LS_PREP_KNOWN,  /* the model knows all values */
     LS_PREP_ZEROED, /* an unknown text was replaced by zeros */
@@ -155,7 +155,7 @@ struct ls_prep_column {
      * of the column, "_" and that of the part. NULL if `parts` is 0. */
     ls_prep_column *part;
     int parts;
-    ls_date_part is; /* of a part: which one it is */
+    ls_date_part is; /* the part, if the column is one */
 };
 
 /* Description of a preparation. */
@@ -205,8 +205,8 @@ void ls_prep_free(ls_prep *prep); /* NULL is allowed */
 
 /* Adds a column. If `levels` is 0, the column is one of numbers, and the caller may afterwards set
  * its fields for scaling and for missing values. Otherwise the column is one of texts, with the
- * levels `level` [levels]. The texts are copied, and each byte in them that is invalid UTF-8
- * becomes U+FFFD, as in the texts of an opened table. Errors: LS_ENOMEM. */
+ * levels `level` [levels]. The texts are copied, with U+FFFD for each byte that is invalid UTF-8.
+ * Errors: LS_ENOMEM. */
 int ls_prep_add(ls_prep *prep, const char *name, const char *const *level, int levels,
                 ls_error *err);
 /* Adds a column of dates of the form `form`, whose days are counted from the day `since`, with the
@@ -226,8 +226,8 @@ int ls_prep_check_names(const char *const *name, int count, const char *what, co
                         ls_error *err);
 /* Returns whether `text`, as it is in a user's file, is the name `name`, as it is in a description.
  * Descriptions have U+FFFD in place of each byte that is invalid UTF-8, so an invalid byte of
- * `text` equals U+FFFD in `name`. Text and name may be in different Unicode normal forms: an é may
- * be one character, or an e and a combining accent. */
+ * `text` equals U+FFFD in `name`. The two may be in different Unicode normal forms
+ * (prep/level.h). */
 bool ls_prep_is_name(const char *name, const char *text);
 
 /* ---- JSON ------------------------------------------------------------------------------------ */

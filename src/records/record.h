@@ -60,7 +60,7 @@ typedef struct ls_data_values {
     const char *name, *source;
     ls_payload payload; /* result of comparing the data with the published data of this name */
     bool synthetic;     /* the data are generated (data.name synthetic) */
-    bool images;        /* rows (examples) consist of bytes; false: of floats */
+    bool images;        /* rows consist of bytes; false: of floats */
     uint64_t train_rows, test_rows;
     /* number of rows of the test table that are left out (ls_dataset_info.left_out) */
     int test_rows_left_out;

@@ -58,8 +58,7 @@ int ls_sinks_add(ls_sinks *sinks, ls_sink *sink, ls_error *err);
 int ls_sinks_emit(ls_sinks *sinks, ls_record *record, ls_error *err);
 
 /* Writes the buffered records of each sink to the sink's file, if the last write to the file was
- * more than a second ago. The coordinator (the thread that runs the training) calls this function
- * while it waits. */
+ * more than a second ago. The coordinator calls this function while it waits. */
 void ls_sinks_look(ls_sinks *sinks);
 
 /* Writes the buffered records to the files, and sets *mark to the end of metrics.jsonl, or to zero
@@ -74,14 +73,14 @@ int ls_sinks_sync(const ls_sinks *sinks, ls_error *err);
 int ls_sinks_close(ls_sinks *sinks, ls_error *err);
 
 /* Creates a sink that appends records to a file as JSON Lines. Records are buffered for at most a
- * second. If `keep` is NULL, the file must not exist yet. Otherwise the file must exist and be
- * unchanged up to the position `keep`; the function removes everything after that position. Errors:
- * LS_EIO; LS_EDATA (the file is shorter or has changed; the message names the line); LS_ENOMEM. */
+ * second. If `keep` is NULL, the file must not exist yet; else it must be unchanged up to the
+ * position `keep`, and is cut there. Errors: LS_EIO; LS_EDATA (the file is shorter or has changed;
+ * the message names the line); LS_ENOMEM. */
 int ls_sink_jsonl(ls_sink **out, const char *path, const ls_sink_mark *keep, const ls_host *host,
                   ls_error *err);
 
-/* The type of functions that create a sink in the run's directory `dir`. The file sinks.def has a
- * line for each of these functions. Errors: LS_EIO, LS_ENOMEM.
+/* The type of functions that create a sink in the run's directory `dir`, one for each line of
+ * sinks.def. Errors: LS_EIO, LS_ENOMEM.
  *
  * ls_sink_tensorboard creates a sink that writes a new TensorBoard event file: loss, accuracy,
  * learning rate and images per second of every step, and loss and accuracy of every evaluation.

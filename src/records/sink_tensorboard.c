@@ -21,7 +21,7 @@ typedef struct event_sink {
     const ls_host *host;
     uint64_t step;         /* number of the step recorded last */
     const char *judged_by; /* "test" or "validation": the rows on which the model is evaluated */
-    uint32_t table[256];   /* of masked_crc */
+    uint32_t table[256];   /* table of masked_crc */
     /* the event that is being composed, parts of it, and the event as a TFRecord */
     ls_buffer event, summary, value, framed;
 } event_sink;
@@ -159,19 +159,15 @@ static int event_emit(ls_sink *base, const ls_record *r, ls_error *err)
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-static void free_sink(event_sink *sink)
+static int event_close(ls_sink *base, ls_error *err)
 {
+    event_sink *sink = (event_sink *)base;
+    int status = ls_log_file_close(base->file, err);
     ls_buffer_fini(&sink->event);
     ls_buffer_fini(&sink->summary);
     ls_buffer_fini(&sink->value);
     ls_buffer_fini(&sink->framed);
     ls_free(sink->host, sink);
-}
-
-static int event_close(ls_sink *base, ls_error *err)
-{
-    int status = ls_log_file_close(base->file, err);
-    free_sink((event_sink *)base);
     return status;
 }
 

@@ -245,13 +245,6 @@ static void end_place(ls_trace *t, int worker, const ls_replica *const *replica,
         put_span(t, worker, "op", name, l->place_ns, ns);
 }
 
-static void end_phase(ls_trace *t, int worker, uint64_t ns)
-{
-    const lane *l = &t->lane[worker];
-    if (l->phase != REST)
-        put_span(t, worker, "phase", names[l->phase], l->phase_ns, ns);
-}
-
 /* Returns the time at which the range that begins with the current step was submitted, or 0 if the
  * step is not the first of a range. A repeated step was submitted several times. Then the result is
  * the time of the last submission before the step began. */
@@ -314,7 +307,8 @@ static void take_mark(ls_trace *t, int worker, const ls_replica *const *replica,
     const phase next = phase_of(mark->place);
     end_place(t, worker, replica, mark->ns);
     if (next != l->phase || next == BEGIN) {
-        end_phase(t, worker, mark->ns);
+        if (l->phase != REST)
+            put_span(t, worker, "phase", names[l->phase], l->phase_ns, mark->ns);
         l->phase = next;
         l->phase_ns = mark->ns;
     }

@@ -1,28 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* The timeline of a run, as a Chrome trace.
+/* The timeline of a run, as a Chrome trace of *spans* on *tracks*. Each worker records a *mark* (a
+ * position in its work and the time) whenever it begins another op or phase, at each beat of its
+ * heartbeat (sync/heartbeat.h). Between two steps the coordinator takes the marks, turns them into
+ * spans, and writes the spans. A worker's track contains its steps. A step consists of phases
+ * without gaps: gather, forward, backward, add up, merge (waits included), apply. A phase consists
+ * of ops if the trace was created with `ops`. The coordinator's track contains the coordinator's
+ * own work. The *saver* is the thread that writes checkpoints; its track shows when it writes.
  *
- * A *span* is an interval of time with a name. A *track* is a horizontal line of spans in the
- * timeline. The *coordinator* is the thread that runs the training and gives the workers their
- * work. Each worker records a *mark* (a position in its work and the time) whenever it begins
- * another op or phase, at each beat of its heartbeat (sync/heartbeat.h). Between two steps the
- * coordinator takes the marks, turns them into spans, and writes the spans. A worker's track
- * contains its steps. A step consists of phases without gaps: gather, forward, backward, add up,
- * merge (waits included), apply. A phase consists of ops if the trace was created with `ops`. The
- * coordinator's track contains the coordinator's own work. The *saver* is the thread that writes
- * checkpoints; its track shows when it writes.
- *
- * Spans of the same kind have the same name. A number, such as the number of a step, is an argument
- * of the span. Therefore a query that groups by name finds all steps under "step". The coordinator
- * submits steps to the workers in *ranges* of consecutive steps. An arrow leads from the span in
- * which a range is submitted to the first step of the range on each worker. Counters show the
- * number of items (jobs and ranges) that wait in each worker's inbox, and how many rows (examples)
- * per second the last step trained.
+ * Spans of the same kind have the same name; a number, such as that of a step, is an argument. The
+ * coordinator submits steps to the workers in ranges (engine/engine.h). An arrow leads from the
+ * span in which a range is submitted to the first step of the range on each worker. Counters show
+ * the number of items (jobs and ranges) that wait in each worker's inbox, and how many rows per
+ * second the last step trained.
  *
  * If a worker's device can report spans (plugin.h, spans_begin), the device's tracks follow the
  * worker's track, one for each stream, such as "cuda(0) stream 13". If two spans of a stream
- * overlap, as branches of a CUDA graph can, the second span is on an additional track. If a device
- * cannot report spans, the trace is written without them. A line of the log, and the key otherData
- * in the file, say why. */
+ * overlap, as branches of a CUDA graph can, the second one is on an additional track. If a device
+ * cannot report spans, a line of the log and the key otherData say why. */
 #ifndef RECORDS_TRACE_H
 #define RECORDS_TRACE_H
 
@@ -53,10 +47,9 @@ void ls_trace_device(ls_trace *trace, int worker, ls_device *device);
 /* The functions below are called by the coordinator. `trace` may be NULL. An error of writing is
  * stored, and ls_trace_finish returns it. */
 
-/* Writes the spans that follow from the new marks of a worker, and the new spans of the worker's
- * device. `replica`: address of the variable in which the worker stores the pointer to its replica
- * (its copy of the model), from which the names of ops are taken. The variable is read only after a
- * mark of an op. NULL: there is no replica. */
+/* Writes the spans that follow from the new marks of a worker, and the new spans of its device.
+ * `replica`: address of the worker's pointer to its replica, from which the names of ops are taken;
+ * it is read only after a mark of an op. NULL: there is no replica. */
 void ls_trace_drain(ls_trace *trace, int worker, const ls_replica *const *replica);
 /* Writes a span of the coordinator or the saver, with times of ls_now_ns. `unit`, `number`: name
  * and value of an argument of the span, such as "step", 12; `unit` NULL: the span has no

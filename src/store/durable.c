@@ -17,10 +17,8 @@
 /* ---- hidden names of incomplete files --------------------------------------------------------
  *
  * While the file NAME is being written, it has the hidden name ".NAME.lockstep-PID-N" in the same
- * directory, and the writing process holds a lock on it. If no process has locked a file with such
- * a name, the process that created it was killed, and the file can be removed. The functions of
- * this section with the result type int that open or lock files return error numbers of the
- * operating system, 0 on success. */
+ * directory, and the writing process holds a lock on it. A file without a lock can be removed: its
+ * process was killed. The functions that open or lock files here return errno values, or 0. */
 
 #define HIDDEN_NAME 256 /* capacity for a hidden name in bytes, the zero included */
 

@@ -74,10 +74,10 @@ int ls_follow_links(char out[LS_PATH_BYTES], const char *path, ls_error *err);
 int ls_replace_begin(ls_file_writer *w, const char *path, const ls_host *host, ls_error *err);
 
 /* Syncs the contents, renames the hidden file to the path given to ls_replace_begin, and syncs the
- * directory. After a failure the hidden file has been removed, and the old file is unchanged. There
- * is one exception: if the rename succeeded and only syncing the directory fails, the new file has
- * replaced the old file, but a loss of power can bring the old file back. Errors: LS_EIO (also if
- * something that must not be replaced has come to stand at the path). */
+ * directory. After a failure the hidden file has been removed, and the old file is unchanged. But
+ * if only syncing the directory fails, the new file has replaced the old one, and a loss of power
+ * can bring that back. Errors: LS_EIO (also if something that must not be replaced has come to
+ * stand at the path). */
 int ls_replace_commit(ls_file_writer *w, ls_error *err);
 
 /* Replaces a file in one call: ls_replace_begin, ls_file_writer_write, ls_replace_commit. Errors:

@@ -10,10 +10,9 @@
  *     status = ls_log_file_close(f, &err);                        // all records are on the disk
  *
  * Records are collected in a buffer in memory, so most records need no system call and no
- * allocation. About once a second the buffer is *flushed*, that is, written to the file. If a write
- * fails in the middle of a record, the partial record is cut off, so that every record of the file
- * is complete. After a failure nothing more is written, even if the disk has free space later. The
- * file then ends early, but has no gap of lost records.
+ * allocation. About once a second the buffer is *flushed*, that is, written to the file. A partial
+ * record is cut off after a failed write, so that every record of the file is complete. After a
+ * failure nothing more is written, so that the file has no gap of lost records.
  *
  * Every write appends to the end that the file has at that time. Another program may make the file
  * shorter, as logrotate does with copytruncate; the log then has a warning, and the file goes on

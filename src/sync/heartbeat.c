@@ -15,9 +15,9 @@ int ls_heartbeat_place(const ls_heartbeat *heartbeat)
     return (int)(atomic_load_explicit(&heartbeat->word, memory_order_relaxed) & LS_PLACE_MAX);
 }
 
-/* Returns how much of `attended_ns` counts against a silent thread. `attended_ns` is the *attended*
- * time: the time since the last look, without time for which the whole process was stopped.
- * `before` and `now` are the silent thread's states at the last look and at this look.
+/* Returns how much of `attended_ns`, the attended time since the last look (base/clock.h), counts
+ * against a silent thread. `before` and `now` are the silent thread's states at the last look and
+ * at this look.
  *
  * A deadline is meant to find threads that hang. A thread can hang asleep, in a call that does not
  * return (usually a call of a driver), or running, in a loop that does not end. Time counts in both
@@ -41,10 +41,8 @@ int ls_heartbeat_place(const ls_heartbeat *heartbeat)
  * about threads. Attended time then counts up to LS_ATTENTION_NS a look. A larger `attended_ns`
  * contains time for which the watcher lacked a CPU, and the thread can have lacked a CPU as well.
  * So a hung thread is found on every system, but a thread without a CPU is recognised only on Linux
- * with /proc.
- * The watched thread can be asleep inside an op (one operation of the model) because it waits for
- * another thread of its team (the threads that compute an op together). Its time then counts, even
- * if the other thread lacks a CPU. */
+ * with /proc. The watched thread can be asleep inside an op because it waits for another thread of
+ * its team. Its time then counts, even if the other thread lacks a CPU. */
 static uint64_t counted_ns(const ls_thread_use *before, const ls_thread_use *now,
                            uint64_t attended_ns)
 {

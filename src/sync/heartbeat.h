@@ -39,10 +39,10 @@
  *     while (ls_marks_take(&marks, &mark)) …        // the reader, from time to time
  *
  * A *mark* says that a thread was in one place at one time. A mark costs one reading of the clock
- * and one item of a ring (a bounded queue, ring.h). If the reader is too slow, marks are dropped
- * and counted; the working thread never waits. Once the ring has a free slot, the next mark is
- * preceded by a mark with the place LS_MARKS_LOST, whose `number` is the number of dropped marks.
- * In any other mark `number` is data of the caller, such as the number of a step. */
+ * and one item of a ring. If the reader is too slow, marks are dropped and counted; the working
+ * thread never waits. Once the ring has a free slot, the next mark is preceded by a mark with the
+ * place LS_MARKS_LOST, whose `number` is the number of dropped marks. In any other mark `number` is
+ * data of the caller, such as the number of a step. */
 
 /* Value of ls_mark.place in a mark that stands for `number` dropped marks. */
 #define LS_MARKS_LOST (-1)

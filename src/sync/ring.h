@@ -10,7 +10,7 @@
  *
  * Items are copied in and out. ls_ring_try_push and ls_ring_try_pop take no lock, and make no
  * system call unless the other side is asleep. The functions with a deadline put the thread to
- * sleep on a *park word* (an atomic word on which threads sleep, park.h).
+ * sleep on a park word (park.h).
  *
  * Memory order. `tail` is the number of items pushed, and only the producer increments it. `head`
  * is the number of items popped, and only the consumer changes it. Item i is in slot i mod
@@ -42,8 +42,7 @@
  * The producer keeps a copy of the value that it last read from `head`, and reads `head` again only
  * if the ring is full according to that copy. The consumer keeps a copy of `tail`, and reads `tail`
  * again only if the ring is empty according to that copy. So the cache lines of `head` and `tail`
- * rarely move between CPUs.
- */
+ * rarely move between CPUs. */
 #ifndef SYNC_RING_H
 #define SYNC_RING_H
 

@@ -3,18 +3,17 @@
  * This file is the side of the members; come.c is the side of the newcomer.
  *
  * A newcomer connects to any member and proves that it knows the secret. The member compares the
- * newcomer's fingerprint (data that must be equal on all members, such as the version) with the
- * run's fingerprint. If they are equal, the newcomer waits. The member sends the newcomer a note (a
- * short message, tcp_note) every ten seconds. At the end of an epoch the members agree on one
- * newcomer (src/train). All members then call `regroup` of the transport with this newcomer as the
- * argument `arrival`. The member at which the newcomer waits sends an invitation: the newcomer's
- * number, the addresses of all members, and the group that the vote is to replace.
+ * newcomer's fingerprint with the run's fingerprint. If they are equal, the newcomer waits. The
+ * member sends the newcomer a note (tcp_note) every ten seconds. At the end of an epoch the members
+ * agree on one newcomer (src/train). All members then call `regroup` of the transport with this
+ * newcomer as the argument `arrival`. The member at which the newcomer waits sends an invitation:
+ * the newcomer's number, the addresses of all members, and the host group that the vote is to
+ * replace.
  *
- * An admission can fail, for example because a firewall is between the newcomer and one member. A
- * failed admission costs the run time, so every member keeps a list of the newcomers whose
- * admissions have failed. A newcomer is tried again after 1 round (end of an epoch), then after 2,
- * 4 and 8 rounds. After TRIES failures it is told the reason and refused. If it is started again,
- * it is tried once more after AGAIN rounds. */
+ * A failed admission (a firewall between the newcomer and one member) costs the run time, so every
+ * member keeps a list of such newcomers. A newcomer is tried again after 1 round (end of an epoch),
+ * then after 2, 4 and 8 rounds. After TRIES failures it is told the reason and refused. If it is
+ * started again, it is tried once more after AGAIN rounds. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A newcomer, which comes after the run has begun: this file is the side of the newcomer; admit.c
- * is the side of the members. The newcomer waits at the member to which it has connected, until
- * that member sends an invitation. Then the newcomer takes part in the vote (regroup.c). If the new
- * group contains the newcomer, the newcomer connects to all members of the group. If not, it
- * connects to the run again and waits again (join.c). */
+/* The newcomer's side of an admission; admit.c is the side of the members. The newcomer waits at
+ * the member to which it has connected, until that member sends an invitation. Then the newcomer
+ * takes part in the vote (regroup.c). If the new host group contains the newcomer, the newcomer
+ * connects to all its members. If not, it connects to the run again and waits again (join.c). */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -156,8 +155,8 @@ int tcp_await_admission(joining *j, ls_error *err)
         tcp_log_waiting(j, true, "the epoch has ended: host %s is being admitted", j->host);
         status = tcp_vote_in(&made, j, grace_ns, &why);
         j->wire = w;
-        /* LS_EIO lets the caller try again: the new group does not contain this process, or another
-         * member was lost. */
+        /* LS_EIO lets the caller try again: the new host group does not contain this process, or
+         * another member was lost. */
         status = status == LS_ESTALLED || status == LS_ESYSTEM || status == LS_ETIMEDOUT ? LS_EIO
                                                                                          : status;
         note_failure(j, status, &why);

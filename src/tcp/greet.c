@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The handshake: the *caller* (the process that connects) and the *listener* (the process that
- * accepts) prove to each other that they know the run's secret.
+/* The handshake: caller and listener prove to each other that they know the run's secret.
  *
  *     caller                                              listener
  *     hello: version, member, channel, nonce   ──▶

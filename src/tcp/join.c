@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Connects the members of a run to each other. The members have found each other in the rendezvous
- * (meet.c) or in a vote (regroup.c). Then each member connects to all members of the group with
- * lower numbers, once for each channel, and waits for the connections of the members with higher
- * numbers. If the direction between two members is turned (voters.c), they connect in a second
- * round. A member in a round waits only for members with lower numbers, and, in the second round,
- * for members with higher numbers and for the end of first rounds. So no members wait for each
- * other in a circle.
+ * (meet.c) or in a vote (regroup.c). Then each member connects to all members of the host group
+ * with lower numbers, once for each channel, and waits for the connections of the members with
+ * higher numbers. If the direction between two members is turned (voters.c), they connect in a
+ * second round. A member in a round waits only for members with lower numbers, and, in the second
+ * round, for members with higher numbers and for the end of first rounds. So no members wait for
+ * each other in a circle.
  *
- * Words of this file (join.h): `origin` is the number of a member in the first group, `member` its
- * number in the present group. A *caller* is a process that connects to another process, which is
- * the *listener*. A *hello* is a caller's first message. `j->place` has the options: addresses,
- * number of members and secret. `j->how` is NULL at the start of a run, and has the arguments of a
- * regrouping while one is in progress. */
+ * A *hello* is a caller's first message. `j->place` has the options: addresses, number of members
+ * and secret. `j->how` is NULL at the start of a run, and has the arguments of a regrouping while
+ * one is in progress. */
 #include "tcp/join.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -94,7 +92,7 @@ static int connect_to_member(joining *j, int member, int channel, ls_error *err)
                .to = (uint32_t)origin,
                .channel = (uint32_t)channel,
                .members = (uint32_t)j->place.members,
-               .group = j->vote.formed.number};
+               .formed = j->vote.formed.number};
     for (unsigned tries = 0;; tries++) {
         int status = reach_member(j, origin, &link->fd, err);
         if (status == LS_OK)
@@ -144,7 +142,7 @@ static int make_connections(joining *j, bool turned, ls_error *err)
 /* Uses an incoming connection for the member and the channel that its hello names. Closes
  * the connection in these cases:
  *
- * - It belongs to another group or to a vote.
+ * - It belongs to another host group or to a vote.
  * - It is meant for another member.
  * - The channel already has a connection. */
 static void use_connection(joining *j, const tcp_link *link, const hello *h)
@@ -152,7 +150,7 @@ static void use_connection(joining *j, const tcp_link *link, const hello *h)
     const uint32_t own = (uint32_t)j->wire->base.member, members = (uint32_t)j->wire->base.members;
     tcp_line *line = h->from != own && h->from < members && !calls(j, (int)h->from) &&
                              h->channel < LS_TRANSPORT_CHANNELS && h->to == (uint32_t)j->vote.own &&
-                             h->run == j->run && h->group == j->vote.formed.number
+                             h->run == j->run && h->formed == j->vote.formed.number
                          ? tcp_line_of(j->wire, (int)h->from, (int)h->channel)
                          : NULL;
     if (!line || line->link.fd >= 0) {
@@ -185,18 +183,18 @@ static int fail_await(joining *j, int member, ls_error *err)
                    j->wire->host[member], j->host, j->host);
 }
 
-/* Returns whether the caller with this hello is a member of the group and has left the group for
- * another vote. */
+/* Returns whether the caller with this hello is a member of the host group and has left the host
+ * group for another vote. */
 static bool votes_again(const joining *j, const hello *h)
 {
     const tcp_ballot *formed = &j->vote.formed;
-    return h->channel == TCP_ON_VOTE && h->run == j->run && h->group == formed->number &&
+    return h->channel == TCP_ON_VOTE && h->run == j->run && h->formed == formed->number &&
            h->from < (uint32_t)j->vote.members && tcp_set_has(&formed->set, (int)h->from);
 }
 
-/* Called while this member waits for connections. Returns whether another member has left the group
- * or is lost. A member to which this one connects closes its connections of the new group when it
- * leaves. A member that connects to this one closes its connection of the vote. */
+/* Called while this member waits for connections. Returns whether another member has left the host
+ * group or is lost. A member to which this one connects closes its connections of the new host
+ * group when it leaves. A member that connects to this one closes its connection of the vote. */
 static bool other_has_left(const joining *j)
 {
     const int own = j->wire->base.member;
@@ -216,7 +214,7 @@ static bool other_has_left(const joining *j)
 static int await_connections(joining *j, bool turned, ls_error *err)
 {
     int status = LS_OK, missing;
-    /* connections that came before this member knew of the group */
+    /* connections that came before this member knew of the host group */
     while (j->earlies > 0) {
         j->earlies--;
         use_connection(j, &j->early[j->earlies].link, &j->early[j->earlies].said);
@@ -318,8 +316,8 @@ static int keep_secret(joining *j, ls_error *err)
     return LS_OK;
 }
 
-/* Waits until a run that has begun admits this process. Connects again if the new group does not
- * contain this process, or if the member at which this process waits is lost. */
+/* Waits until a run that has begun admits this process. Connects again if the new host group does
+ * not contain this process, or if the member at which this process waits is lost. */
 static int be_admitted(joining *j, ls_error *err)
 {
     ls_error why = {0};

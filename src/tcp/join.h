@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /* The transport over TCP: internals of ls_transport_tcp (<lockstep/sys/transport.h>).
  *
- * A *member* is one process of the run. The transport has several *channels*, independent sequences
- * of messages. Every two members have one connection for each channel (tcp_line). Data that wait on
- * one channel therefore do not block another channel.
+ * The transport has several *channels*, independent sequences of messages. Every two members have
+ * one connection for each channel (tcp_line). Data that wait on one channel therefore do not block
+ * another channel.
  *
  * At the start the members find each other in a *rendezvous* (its state is the struct `joining`).
  * One member, the *first member*, listens at an address that all members know. The other members
- * connect to that address. In this directory a *caller* is the process that connects to another
- * process. A *listener* is the process that accepts connections, or its listening socket. Both ends
- * of a connection prove in a handshake that they know the run's secret (greet.c). When all members
- * have come, the first member gives each of them its number and the addresses of all listeners
- * (meet.c). Then each member connects to all members with lower numbers (join.c).
+ * connect to that address. A *caller* is the process that connects to another process; a *listener*
+ * is the process that accepts connections, or its socket. Both ends prove in a handshake that they
+ * know the run's secret (greet.c). When all members have come, the first member gives each of them
+ * its number and the addresses of all listeners (meet.c). Then each member connects to all members
+ * with lower numbers (join.c).
  *
  * A connection is *pending* until its other end has completed the handshake. A *note* is a message
  * between the first member and another member during the rendezvous. A *newcomer* is a process that
  * comes after the run has begun, and waits at a member until the run admits it. The newcomer and
  * that member exchange notes too (admit.c, come.c). If members are lost later, the surviving
- * members find each other again at their listeners. They vote which of them form the next *group*,
- * the set of members that go on (regroup.c).
+ * members find each other again at their listeners. They vote which of them form the next host
+ * group (vote.h, regroup.c).
  *
- * Each member has two numbers. Its *origin* is its number in the first group, and stays the same
- * for the whole run. Its *member number* is its position in the present group. A process that was
- * admitted later has no number in the first group; its origin is the next free number. */
+ * Each member has two numbers. Its *origin* is its number in the first host group, and stays the
+ * same for the whole run. Its *member number* is its position in the present host group. A process
+ * that was admitted later has no number in the first host group; its origin is the next free
+ * number. */
 #ifndef TCP_JOIN_H
 #define TCP_JOIN_H
 
@@ -127,10 +128,10 @@ int tcp_join(tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *opti
 void tcp_free_rendezvous(struct joining *j);
 
 /* Serves the listener of a run that has begun. A process outside the run is told that the run has
- * begun; if the run admits it, it waits here. A connection that does not complete the handshake
- * within a second is closed. A connection from a member of this run is closed at once: that member
- * is regrouping already, and calls again until this member regroups too (tcp_regroup). Does not
- * wait. Returns whether a handshake is in progress. */
+ * begun, or waits here if the run admits processes. A handshake has a second. A connection from a
+ * member of this run is closed at once: that member is regrouping already, and calls again until
+ * this member regroups too (tcp_regroup). Does not wait. Returns whether a handshake is in
+ * progress. */
 bool tcp_answer_late(struct joining *j);
 
 /* Implements the function `regroup` of the transport (ls_transport.regroup), except that the caller
@@ -159,7 +160,7 @@ typedef struct hello {
     uint32_t magic, version;
     /* `from` is the number of the caller, or TCP_NOBODY. In a connection for a vote this number is
      * the caller's origin. In a connection that transfers data, it is the caller's member number in
-     * the group `group`. `to` is the origin of the listener. */
+     * the host group `formed`. `to` is the origin of the listener. */
     uint32_t from, to;
     uint32_t channel;    /* channel of the transport, or TCP_ON_VOTE */
     uint32_t port;       /* port of the caller's listener */
@@ -167,8 +168,8 @@ typedef struct hello {
     uint32_t members;    /* number of members in the caller's options */
     uint32_t admits;     /* 1: the caller may be admitted to a run that has begun */
     uint32_t unused;
-    uint64_t run;        /* random number of the run, drawn by the first member */
-    uint64_t group;      /* number of the newest group (tcp_ballot) that the caller has formed */
+    uint64_t run;    /* random number of the run, drawn by the first member */
+    uint64_t formed; /* number of the newest host group (tcp_ballot) that the caller has formed */
     uint8_t address[16]; /* address of the caller's listener, as the caller knows it */
     char host[TCP_HOST]; /* name of the caller's host */
     uint8_t nonce[NONCE];
@@ -221,9 +222,8 @@ typedef struct entry {
 
 /* Kinds of notes. During the rendezvous, the first member and each other member exchange notes
  * after the verdict and before the first transfer of data. A newcomer sends TCP_ARRIVAL with its
- * *fingerprint* (data that must be equal on all members, such as the version) to the member at
- * which it waits. That member sends the newcomer TCP_COMING while it waits, and TCP_ADMITTED or
- * TCP_FAILED at the end. */
+ * fingerprint (<lockstep/sys/transport.h>) to the member at which it waits. That member sends the
+ * newcomer TCP_COMING while it waits, and TCP_ADMITTED or TCP_FAILED at the end. */
 typedef enum tcp_note_kind {
     /* to a member that waits: number and names of the members that have come; to a newcomer: the
      * text says what the newcomer waits for */
@@ -250,7 +250,7 @@ typedef struct tcp_note {
 
 /* Data that a newcomer needs to take part in the vote on its admission. */
 typedef struct tcp_invitation {
-    tcp_ballot formed; /* the group that the next group is to follow */
+    tcp_ballot formed; /* the host group that the next one is to follow */
     uint64_t grace_ns; /* grace time of the vote (regroup.c) */
 } tcp_invitation;
 
@@ -344,13 +344,13 @@ typedef struct joining {
      * vote is in progress */
     tcp_link *voting;
     regrouping *regrouping; /* the regrouping in progress; NULL: none */
-    uint64_t formed_ns;     /* time at which this member formed its group; 0: at the start */
+    uint64_t formed_ns;     /* time at which this member formed its host group; 0: at the start */
     /* origins of members between which and this member the direction of connections is turned
      * (tcp_calls) */
     tcp_set turned;
     int unreached; /* origin of the member that was not reached when connecting failed; −1: none */
-    /* connections for data in a group that other members have formed, while this member does not
-     * know yet that the group is formed */
+    /* connections for data in a host group that other members have formed, while this member does
+     * not know yet that it is formed */
     struct {
         tcp_link link;
         hello said;
@@ -448,14 +448,13 @@ static inline bool tcp_calls(const joining *j, int origin)
     return (origin < j->vote.own) != tcp_set_has(&j->turned, origin);
 }
 
-/* Reads what a member of the new group has sent over its connection of the vote. Returns whether
- * the member has closed this connection before it was connected to all members: it has left the
- * group. (voters.c) */
+/* Reads what a member of the new host group has sent over its connection of the vote. Returns
+ * whether the member has closed this connection before it was connected to all members: it has left
+ * the host group. (voters.c) */
 bool tcp_has_left(regrouping *m, int origin);
 
-/* Connects all members of the group to each other and sets the transport's connections. In a
- * regrouping, an error sets j->unreached.
- * Errors: those of tcp_join. */
+/* Connects all members of the host group to each other and sets the transport's connections. In a
+ * regrouping, an error sets j->unreached. Errors: those of tcp_join. */
 int tcp_connect_all(joining *j, ls_error *err);
 
 /* Ends a rendezvous: closes all connections that do not belong to the transport. */
@@ -527,8 +526,8 @@ bool tcp_serve_waiting(joining *j);
 void tcp_dismiss_waiting(joining *j, const char *why);
 /* The function `arrivals` of the transport (ls_transport.arrivals). */
 int tcp_arrivals(ls_wire *base, uint64_t round, ls_arrival *out);
-/* Called after a vote that has formed a group without the newcomer how->arrival: writes the reason
- * to how->why, and keeps it for the newcomer. */
+/* Called after a vote that has formed a host group without the newcomer how->arrival: writes the
+ * reason to how->why, and keeps it for the newcomer. */
 void tcp_explain_failure(joining *j, const ls_regroup *how);
 /* Prepares the vote on the newcomer `arrival`. If the newcomer waits at this member, sends the
  * newcomer an invitation to the vote. `grace_ns`: grace time of the vote (regroup.c). Errors:
@@ -544,17 +543,16 @@ int tcp_await_admission(joining *j, ls_error *err);
 /* Returns the error of a newcomer that the run has not admitted in the time of --wait:
  * LS_ETIMEDOUT, with the reason of the last failed admission. */
 int tcp_fail_admission(const joining *j, ls_error *err);
-/* Takes part in the vote as a newcomer, and connects to the members of the new group. *out becomes
- * the new transport. `grace_ns`: grace time of the vote; 0: a default. Errors: LS_ESTALLED (this
- * process was not admitted), LS_ENOMEM, those of tcp_join. */
+/* Takes part in the vote as a newcomer, and connects to the members of the new host group. *out
+ * becomes the new transport. `grace_ns`: grace time of the vote; 0: a default. Errors: LS_ESTALLED
+ * (this process was not admitted), LS_ENOMEM, those of tcp_join. */
 int tcp_vote_in(tcp_wire **out, joining *j, uint64_t grace_ns, ls_error *err);
 
 /* ---- address.c ------------------------------------------------------------------------------- */
 
 /* Sets the addresses and the name of a caller's listener. If the user gave an address
- * (--advertise), there is only that address. If not, the first address is the source address of the
- * caller's connection, and the second is the address in the caller's hello, if the two differ. The
- * second address is needed if a gateway has replaced the source address. */
+ * (--advertise), there is only that one. If not, there are the source address of the caller's
+ * connection and, if a gateway has replaced it, the address in the caller's hello. */
 void tcp_set_entry(entry *e, int fd, const hello *h);
 /* Returns the size of *at, the address at which the member whose origin is `origin` is called:
  * address[0] of its entry. Sets j->target. */

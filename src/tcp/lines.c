@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE /* for ppoll */
-/* Transfers over TCP. A *line* is the connection to another member for one channel. A message
- * consists of two sealed messages (seal.h): a header, which is the length of the data in bytes as a
- * uint64_t, and the data. The data are sent from, and received into, the memory of the transfer.
- * The tags are computed piece by piece meanwhile. A received transfer ends only when both of its
- * tags match. Only tcp_poll and tcp_drain wait. */
+/* Transfers over TCP. A message consists of two sealed messages (seal.h): a header, which is the
+ * length of the data in bytes as a uint64_t, and the data. The data are sent from, and received
+ * into, the memory of the transfer. The tags are computed piece by piece meanwhile. A received
+ * transfer ends only when both of its tags match. Only tcp_poll and tcp_drain wait. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The *rendezvous*: the members of a run find each other at the start. One member, the first,
+/* The rendezvous: the members of a run find each other at the start. One member, the first,
  * listens. The other members connect to the first member and wait. When all members have come, the
  * first member sends each of them its number and the addresses of all listeners (TCP_COMPLETE).
  * Then all members connect to each other (join.c). Each member reports to the first member when it
@@ -73,10 +73,10 @@ static int fail_listen(const joining *j, int error, ls_error *err)
                    ls_reason(why, error));
 }
 
-/* Fails if a name resolves only to loopback addresses, at which no other host can connect. On some
- * systems /etc/hosts maps the host's own name to 127.0.1.1. A loopback address that the user wrote
- * as such ("127.0.0.1", "localhost") is accepted. `cure`: the words of the message that tell the
- * user what to do, such as "listen at" or "say --listen"; the message adds the port (":7070"). */
+/* Fails if a name resolves only to loopback addresses: on some systems /etc/hosts maps the host's
+ * own name to 127.0.1.1. A loopback address that the user wrote as such ("127.0.0.1", "localhost")
+ * is accepted. `cure`: the words of the message that say what to do, such as "listen at"; the
+ * message adds the port. */
 static int check_reached(const tcp_address *a, const struct addrinfo *found, const char *cure,
                          ls_error *err)
 {
@@ -148,14 +148,6 @@ static void list_hosts(char *out, size_t size, const joining *j, int count)
     }
 }
 
-/* Sends a note (a short message, tcp_note) to a caller. If the note cannot be sent at once, shuts
- * the connection down. */
-static void send_note(joining *j, int caller, const tcp_note *note)
-{
-    if (tcp_send_now(&j->caller[caller], note, sizeof *note))
-        shutdown(j->caller[caller].fd, SHUT_RDWR); /* drop_gone_callers() will remove it */
-}
-
 /* Sends a note to the members 1 … count. note.member is here the number of members that have come,
  * the first member included (await_complete reads it from TCP_COMING). */
 static void send_to_callers(joining *j, int count, tcp_note_kind kind, const char *text)
@@ -164,7 +156,8 @@ static void send_to_callers(joining *j, int count, tcp_note_kind kind, const cha
         .kind = kind, .members = (uint32_t)j->place.members, .member = (uint32_t)count + 1};
     snprintf(note.text, sizeof note.text, "%.*s", TCP_NOTE - 1, text);
     for (int i = 1; i <= count; i++)
-        send_note(j, i, &note);
+        if (tcp_send_now(&j->caller[i], &note, sizeof note))
+            shutdown(j->caller[i].fd, SHUT_RDWR); /* drop_gone_callers() will remove it */
 }
 
 /* Logs how many members have come, and sends the number to the callers. */
@@ -448,11 +441,10 @@ static int await_complete(joining *j, tcp_link *link, ls_error *err)
     return LS_OK;
 }
 
-/* Returns whether to call again after the verdict that the run has begun (TCP_BEGUN). (The
- * *verdict* is the listener's last message in the handshake: the caller is welcome or refused.) The
- * verdict can come from the previous run, which is still ending on the first member's host while
- * the next run already starts on this host. This process waits up to ENDING_NS for the end of the
- * previous run. *until_ns: end of that wait; 0 before the first such verdict. */
+/* Returns whether to call again after the verdict that the run has begun (TCP_BEGUN). The verdict
+ * can come from the previous run, which is still ending on the first member's host. This process
+ * waits up to ENDING_NS for its end. *until_ns: end of that wait; 0 before the first such
+ * verdict. */
 static bool may_end_soon(const joining *j, int status, uint64_t *until_ns)
 {
     if (status != LS_EUNSUPPORTED || j->verdict.kind != TCP_BEGUN)

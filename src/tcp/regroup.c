@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Regrouping: when members have been lost, or a process is to be admitted, the members agree which
  * of them continue, and connect to each other again. In this file the number of a member is its
- * *origin*, its number in the first group (join.h).
+ * origin (join.h).
  *
  * The surviving members find each other at their listening sockets, which stay open during the
- * whole run (voters.c). Then they vote (vote.h), and the members of the group that is formed
+ * whole run (voters.c). Then they vote (vote.h), and the members of the host group that is formed
  * connect to each other.
  *
- * Failed admissions. A group is formed only of members that have links to each other in the vote
- * (vote.h). A link can break between the vote and the connections of the new group. Therefore
- * nobody begins to work before all have told each other that they are connected to all
+ * Failed admissions. A host group is formed only of members that have links to each other in the
+ * vote (vote.h). A link can break between the vote and the connections of the new host group.
+ * Therefore nobody begins to work before all have told each other that they are connected to all
  * (TCP_CONNECTED). If one gives up, all vote again, and who gave up suspects the member that it has
  * not reached. A newcomer gives up first.
  *
@@ -38,20 +38,20 @@
 /* Time limits in grace times. */
 enum {
     GRACES_AFTER_WAIT = 3, /* for a vote, after the wait for members that are not connected */
-    GRACES_TO_CONNECT = 2, /* for the connections of a new group; a newcomer gives up after one */
+    GRACES_TO_CONNECT = 2, /* for the connections after a vote; a newcomer gives up after one */
     GRACES_IN_ALL = 8      /* for the whole regrouping: all votes and the new connections */
 };
 
 /* ---- voting ---------------------------------------------------------------------------------- */
 
 /* Suspects the members for which the vote waits. The connected member with the lowest number has to
- * propose a group. If this member has the lowest number, it suspects the members that have not
+ * propose a host group. If this member has the lowest number, it suspects the members that have not
  * accepted its proposal. If another member has the lowest number, this member suspects that lowest
  * member only if no message of the lowest member has arrived for two grace times.
  *
  * Every member in a vote sends its message STATE several times in a grace time. Therefore a lowest
  * member whose messages arrive has a reason to wait: its own time limit for members that are not
- * connected ends later, or it waits for members that have not accepted. At last it proposes a
+ * connected ends later, or it waits for members that have not accepted. At last it proposes a host
  * group, or leaves the vote and closes its connections. */
 static void suspect_silent(regrouping *m)
 {
@@ -82,8 +82,8 @@ static bool is_settled(const regrouping *m)
            (now > until_ns && (now - m->changed_ns > m->grace_ns || now > until_ns + m->grace_ns));
 }
 
-/* Does what the vote allows at this time: proposes a group, forms the proposed group, or suspects
- * members. */
+/* Does what the vote allows at this time: proposes a host group, forms the proposed one, or
+ * suspects members. */
 static void vote(regrouping *m)
 {
     const uint64_t now = ls_now_ns();
@@ -99,9 +99,9 @@ static void vote(regrouping *m)
         suspect_silent(m);
 }
 
-/* Returns LS_OK if the connected members can still form a group with this member, else LS_ESTALLED.
- * An arrival that is connected to some of the members waits for their result, because the others
- * can still connect to it. */
+/* Returns LS_OK if the connected members can still form a host group with this member, else
+ * LS_ESTALLED. An arrival that is connected to some of the members waits for their result, because
+ * the others can still connect to it. */
 static int check_can_win(const regrouping *m, ls_error *err)
 {
     const tcp_ballot *last = tcp_vote_last(m->vote);
@@ -129,7 +129,8 @@ static int check_can_win(const regrouping *m, ls_error *err)
                          "the hosts that are left did not agree in time which of them go on");
 }
 
-/* Runs the vote until a group is formed. Errors: LS_ESTALLED (this member does not continue). */
+/* Runs the vote until a host group is formed. Errors: LS_ESTALLED (this member does not
+ * continue). */
 static int run_vote(regrouping *m, ls_error *err)
 {
     const uint64_t number = m->vote->formed.number;
@@ -155,10 +156,9 @@ static int run_vote(regrouping *m, ls_error *err)
 
 /* ---- the new transport ----------------------------------------------------------------------- */
 
-/* If this member has formed a group shortly before, another member of that group can still be
- * waiting for connections of that group, and is not lost. Therefore this member waits until the
- * other member has given up (GRACES_TO_CONNECT), and one grace time more. The vote ends later
- * accordingly: after the wait, and the further grace time of is_settled, there is time for the
+/* If this member has formed a host group shortly before, another member of it can still be waiting
+ * for connections, and is not lost. Therefore this member waits until the other one has given up
+ * (GRACES_TO_CONNECT), and one grace time more. The vote ends later accordingly, with time for the
  * proposal and the answers. */
 tcp_limits tcp_limits_of_vote(uint64_t now, uint64_t formed_ns, uint64_t grace_ns, uint64_t end_ns)
 {
@@ -182,7 +182,7 @@ static void begin_vote(regrouping *m, const tcp_set *suspects)
     m->first_call_ns = m->old ? now : now + TCP_INTERVAL_NS / 2;
 }
 
-/* Notes the direction of the connections to the new member of the formed group. */
+/* Notes the direction of the connections to the new member of the formed host group. */
 static void note_turned(joining *j)
 {
     const tcp_ballot *formed = &j->vote.formed;
@@ -198,9 +198,9 @@ static bool is_ready(const regrouping *m, int who)
     return m->voter[who].ready == m->vote->formed.number;
 }
 
-/* Tells the other members of the new group that this member is connected to all, and waits until
- * all of them have said so. A member that has said so and has closed its connection of the vote has
- * heard it from all, or is lost, which the new transport notices. */
+/* Tells the other members of the new host group that this member is connected to all, and waits
+ * until all of them have said so. A member that has said so and has closed its connection of the
+ * vote has heard it from all, or is lost, which the new transport notices. */
 static int await_ready(regrouping *m, ls_error *err)
 {
     const tcp_set *set = &m->vote->formed.set;
@@ -223,10 +223,10 @@ static int await_ready(regrouping *m, ls_error *err)
     }
 }
 
-/* Makes the connections of the group that was formed. The connections of the vote stay open until
- * all members have made all connections. If one member gives up because another member was lost
- * meanwhile, the other members notice that it gives up, and give up too (join.c). Therefore all
- * surviving members are in the next vote before the grace time is over. */
+/* Makes the connections of the host group that was formed. The connections of the vote stay open
+ * until all members have made all connections. If one member gives up because another was lost
+ * meanwhile, the others notice it and give up too (join.c), so all survivors are in the next vote
+ * within the grace time. */
 static int connect_anew(tcp_wire **out, regrouping *m, ls_error *err)
 {
     const tcp_set *set = &m->vote->formed.set;
@@ -326,8 +326,8 @@ static int explain(const regrouping *m, int status, const tcp_set *old, ls_error
     return ls_fail(err, status, "%s", why);
 }
 
-/* Sets w->base.admitted, the member number of the newcomer in the new group. All members set the
- * same number, because the proposal names the newcomer (tcp_ballot.fresh). */
+/* Sets w->base.admitted, the member number of the newcomer in the new host group. All members set
+ * the same number, because the proposal names the newcomer (tcp_ballot.fresh). */
 static void set_admitted(tcp_wire *w, const tcp_vote *v)
 {
     w->base.admitted = 0;
@@ -354,11 +354,11 @@ int tcp_vote_in(tcp_wire **out, joining *j, uint64_t grace_ns, ls_error *err)
     set_admitted(*out, &j->vote);
     if ((*out)->base.admitted == (*out)->base.member)
         return LS_OK;
-    /* Another member was lost after the group with this process was formed. This process is also in
-     * the group after that one, but the other members do not know that it lacks the state of the
-     * run. Therefore it leaves. It closes its listening socket before its connections, so that the
-     * other members' attempts to connect are refused and they do not wait for this process. The
-     * next call opens a listening socket again (meet.c). */
+    /* Another member was lost after the host group with this process was formed. This process is
+     * also in the host group after that one, but the other members do not know that it lacks the
+     * state of the run. Therefore it leaves. It closes its listening socket before its connections,
+     * so that the others' attempts to connect are refused. The next call opens a listening socket
+     * again (meet.c). */
     close(j->listen_fd);
     j->listen_fd = -1;
     tcp_free(*out);
@@ -391,7 +391,7 @@ int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *
     status = run_regrouping(out, &m, &suspects, err);
     j->how = NULL;
     j->running = true;
-    /* Closes pending connections and connections that came too late for the new group. */
+    /* Closes pending connections and connections that came too late for the new host group. */
     tcp_hang_up(j);
     if (status)
         return status;

@@ -2,7 +2,7 @@
 /* A regrouping in progress: the members that have survived a loss, or that are to admit a newcomer,
  * vote and connect to each other again. regroup.c has the course and the time limits of a
  * regrouping; voters.c has the connections over which the members vote. In these files the number
- * of a member is its *origin*, its number in the first group (join.h). */
+ * of a member is its origin (join.h). */
 #ifndef TCP_REGROUP_H
 #define TCP_REGROUP_H
 
@@ -29,17 +29,17 @@ typedef struct voter {
     bool greets;            /* the connection is made, and `greeting` is in progress */
     tcp_greeting greeting;
     bool refused;   /* the member has delayed the vote: its connections are refused */
-    uint64_t ready; /* newest group of which the member is connected to all members */
+    uint64_t ready; /* newest host group of which the member is connected to all members */
 } voter;
 
 struct regrouping {
     joining *j;
     tcp_vote *vote;
-    tcp_wire *old;     /* the transport of the previous group; NULL: this process is a newcomer */
-    tcp_set before;    /* members of the previous group */
-    voter *voter;      /* [vote->members] */
-    uint64_t grace_ns; /* grace time */
-    uint64_t end_ns;   /* time at which the whole regrouping fails if it is not complete */
+    tcp_wire *old;  /* the transport of the previous host group; NULL: this process is a newcomer */
+    tcp_set before; /* members of the previous host group */
+    voter *voter;   /* [vote->members] */
+    uint64_t grace_ns;      /* grace time */
+    uint64_t end_ns;        /* time at which the whole regrouping fails if it is not complete */
     uint64_t first_call_ns; /* time from which on this member connects to others */
     /* Until this time the vote waits for members that are neither connected nor suspected. */
     uint64_t settle_until_ns;
@@ -59,7 +59,7 @@ typedef struct tcp_limits {
 } tcp_limits;
 
 /* Returns the time limits of a vote that begins at the time `now`. `formed_ns`: time at which this
- * member formed its group, or 0; `grace_ns`: grace time; `end_ns`: end of the regrouping. */
+ * member formed its host group, or 0; `grace_ns`: grace time; `end_ns`: end of the regrouping. */
 tcp_limits tcp_limits_of_vote(uint64_t now, uint64_t formed_ns, uint64_t grace_ns, uint64_t end_ns);
 
 /* ---- voters.c -------------------------------------------------------------------------------- */

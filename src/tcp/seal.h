@@ -3,7 +3,7 @@
  *
  * Both ends of a connection derive two keys at the end of the handshake (greet.c), one for each
  * direction: the HMAC-SHA-256, with the run's secret as its key, of a letter for the direction, the
- * caller's hello and the listener's nonce. The hello contains the caller's nonce, the run, the
+ * caller's hello and the listener's nonce. The hello contains the caller's nonce, the run, the host
  * group and the channel. Both nonces are drawn anew for each connection. Therefore every
  * connection, channel and direction has a key of its own, also after a reconnect.
  *

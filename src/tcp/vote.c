@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The rules of the vote by which the surviving members choose the next group; vote.h describes
+/* The rules of the vote by which the surviving members choose the next host group; vote.h describes
  * them. */
 #include "tcp/vote.h"
 #include "base/error.h"
@@ -107,7 +107,7 @@ void tcp_vote_begin(tcp_vote *v, const tcp_set *suspects)
     tcp_set_add(&v->here, v->own);
 }
 
-/* If this member has proposed a group with the disconnected member, the proposal is abandoned,
+/* If this member has proposed a host group with the disconnected member, the proposal is abandoned,
  * because the disconnected member cannot accept it any more. Accepted proposals stay in v->tried:
  * the disconnected member can have accepted them too. */
 void tcp_vote_disconnect(tcp_vote *v, int who)
@@ -128,7 +128,7 @@ void tcp_vote_state(const tcp_vote *v, tcp_message *out)
 
 /* ---- the remaining members --------------------------------------------------------------- */
 
-/* Returns the newest group that the member `who` has formed, as far as this member knows. */
+/* Returns the newest host group that the member `who` has formed, as far as this member knows. */
 static const tcp_ballot *formed_of(const tcp_vote *v, int who)
 {
     return who == v->own ? &v->formed : &v->state[who].ballot;
@@ -144,7 +144,7 @@ const tcp_ballot *tcp_vote_last(const tcp_vote *v)
 }
 
 /* Returns the arrivals (processes to be admitted) that every connected member knows. Returns the
- * empty set if a group has been formed since this member learned of the arrivals. */
+ * empty set if a host group has been formed since this member learned of the arrivals. */
 static tcp_set known_arrivals(const tcp_vote *v)
 {
     tcp_set known = v->arrivals;
@@ -156,7 +156,7 @@ static tcp_set known_arrivals(const tcp_vote *v)
     return known;
 }
 
-/* Returns the candidates: the members that the next group can have (tcp_vote_remaining). */
+/* Returns the candidates: the members that the next host group can have (tcp_vote_remaining). */
 static tcp_set candidates(const tcp_vote *v)
 {
     const tcp_set arrivals = known_arrivals(v);
@@ -235,11 +235,11 @@ bool tcp_vote_settled(const tcp_vote *v)
 }
 
 /* Returns whether this member may accept a proposal with the members `set` that follows the formed
- * group number `basis`. The conditions:
+ * host group number `basis`. The conditions:
  *
  * - The set contains this member.
- * - The formed group is at least as new as the one that this member has formed.
- * - The set is a quorum of every proposal after that group that this member has tried.
+ * - The formed host group is at least as new as the one that this member has formed.
+ * - The set is a quorum of every proposal after that host group that this member has tried.
  * - There is room to remember the proposal. */
 static bool allows(const tcp_vote *v, const tcp_set *set, uint64_t basis)
 {
@@ -249,7 +249,8 @@ static bool allows(const tcp_vote *v, const tcp_set *set, uint64_t basis)
     return allowed && v->tries < TCP_TRIED_MOST;
 }
 
-/* Returns whether the rules allow the members `set` to form the next group with this member. */
+/* Returns whether the rules allow the members `set` to form the next host group with this
+ * member. */
 static bool may_form(const tcp_vote *v, const tcp_set *set)
 {
     const tcp_ballot *last = tcp_vote_last(v);
@@ -270,9 +271,9 @@ static void add_tried(tcp_vote *v, const tcp_ballot *ballot)
     v->tried[v->tries++] = *ballot;
 }
 
-/* Forms a group. Forgets the tried proposals with lower numbers, because such a proposal can never
- * become a group at work: a group is at work only if all its members have formed it (vote.h), and
- * this member forms no group with a lower number any more. */
+/* Forms a host group. Forgets the tried proposals with lower numbers, because such a proposal can
+ * never become a host group at work: one is at work only if all its members have formed it
+ * (vote.h), and this member forms none with a lower number any more. */
 static void form(tcp_vote *v, const tcp_ballot *ballot)
 {
     int kept = 0;
@@ -285,8 +286,8 @@ static void form(tcp_vote *v, const tcp_ballot *ballot)
     v->arrivals = (tcp_set){{0}};
 }
 
-/* Sets the fields of a ballot that are about the arrival, or about the new member of the last group
- * in the vote after a failed admission. */
+/* Sets the fields of a ballot that are about the arrival, or about the new member of the last host
+ * group in the vote after a failed admission. */
 static void describe_arrival(const tcp_vote *v, tcp_ballot *ballot, const tcp_ballot *last)
 {
     const tcp_set comes = union_of(&v->arrivals, &last->fresh);

@@ -2,39 +2,39 @@
 /* The vote that decides which members continue when others have been lost. This file has only the
  * rules of the vote; voters.c has the connections, regroup.c the time limits.
  *
- * In this file the number of a member is its *origin*: its number in the first group, or the next
- * free number if it was admitted later (join.h). A member is *suspected* if another member believes
- * that it is lost, for example because it has been silent (regroup.c says when). A group has a
- * number and a set of members. The first group contains all members of the start, and counts as
- * *formed*, that is, decided. Each later group is proposed by the lowest-numbered of the members
- * that have found each other. The group is formed when all its members have accepted the proposal:
+ * In this file the number of a member is its origin (join.h). A member is *suspected* if another
+ * member believes that it is lost, for example because it has been silent (regroup.c says when). A
+ * host group (cluster/cluster.h) has a number and a set of members. The first host group contains
+ * all members of the start, and counts as *formed*, that is, decided. Each later one is proposed by
+ * the lowest-numbered of the members that have found each other. It is formed when all its members
+ * have accepted the proposal:
  *
- *     all        STATE     last formed group, highest number tried, links, suspected members
- *     lowest     PROPOSE   {number, set}, and the number of the formed group that it follows
+ *     all        STATE     last formed host group, highest number tried, links, suspected members
+ *     lowest     PROPOSE   {number, set}, and the number of the formed host group that it follows
  *     members    ACCEPT    the member has *tried* the proposal from then on
  *     lowest     FORMED    when all have accepted
  *
  * A *link* is a connection of the vote between two members, which have proved to each other that
  * they know the secret. Every member tells the others its links. The members of a proposal all have
- * links to each other, because every member of a group needs a connection to every other one. If a
- * link is missing, one of its two members is left out: the one with the higher number, which came
- * later. Therefore a process that comes to a run replaces no member that the others reach.
+ * links to each other, because every member of a host group needs a connection to every other one.
+ * If a link is missing, one of its two members is left out: the one with the higher number, which
+ * came later. Therefore a process that comes to a run replaces no member that the others reach.
  *
  * A set Q is a *quorum* of a set S if Q contains more than half of the members of S, or exactly
  * half of them with the lowest-numbered member of S. Two quorums of the same set have a common
- * member. A proposal contains only members of the last formed group, and is a quorum of that group.
- * A member accepts a proposal that follows the formed group F only if the proposal is also a quorum
- * of every proposal with a number higher than F's that this member has tried. This rule is needed
- * because other members can have formed a tried proposal. (The method is dynamic voting, as
+ * member. A proposal contains only members of the last formed host group, and is a quorum of it. A
+ * member accepts a proposal that follows the formed host group F only if the proposal is also a
+ * quorum of every proposal with a number higher than F's that this member has tried. This rule is
+ * needed because other members can have formed a tried proposal. (The method is dynamic voting, as
  * described by Lotem, Keidar and Dolev, 1997.)
  *
- * A group is *at work* while it computes sums. Claim: two groups that do not know of each other are
- * never at work at the same time.
+ * A host group is *at work* while it computes sums. Claim: two host groups that do not know of each
+ * other are never at work at the same time.
  *
- * A sum needs every member of its group. A group is therefore at work only while all its members
- * have formed it, and no member has left it for another vote. Let F be a formed group. Among the
- * groups that follow F and are at work at some time, let S be the one with the lowest number. Let T
- * be another group that follows F and whose members have all accepted it. S and T are quorums of F.
+ * A sum needs every member of its host group, which is therefore at work only while all its members
+ * have formed it, and no member has left it for another vote. Let F be a formed host group. Among
+ * those that follow F and are at work at some time, let S be the one with the lowest number. Let T
+ * be another one that follows F and whose members have all accepted it. S and T are quorums of F.
  * Therefore they have a common member m, which has accepted both. A member accepts ascending
  * numbers only, so m has accepted the lower number first.
  *
@@ -44,33 +44,33 @@
  *   longer works in T, so T is not at work from then on. By the choice of S, T has not been at work
  *   before either.
  *
- * A group can also have a new member, the *arrival*: a process that is being admitted to the run.
- * The members of the formed group know the arrival from an exchange of data before the vote. For
- * such a group G, "G is a quorum of F" means that the intersection of G and F is a quorum of F:
- * only the old members, those of F, are counted. So a vote that includes an arrival needs of the
- * old members what a vote after a loss needs, more than half of them, or half with the first. The
- * argument stays the same. S and T both contain quorums of F, and two quorums of F have a common
- * member, which is an old one. That member has accepted both. If an arrival counted in the vote on
- * its own admission, this would not hold: of the members 0 and 1, member 1 and the arrival would be
- * two of three, while member 0 alone is half of F with the first.
+ * A host group can also have a new member, the *arrival*: a process that is being admitted to the
+ * run. The members of the formed host group know the arrival from an exchange of data before the
+ * vote. For such a host group G, "G is a quorum of F" means that the intersection of G and F is a
+ * quorum of F: only the old members, those of F, are counted. So a vote that includes an arrival
+ * needs of the old members what a vote after a loss needs, more than half of them, or half with the
+ * first. The argument stays the same. S and T both contain quorums of F, and two quorums of F have
+ * a common member, which is an old one. That member has accepted both. If an arrival counted in the
+ * vote on its own admission, this would not hold: of the members 0 and 1, member 1 and the arrival
+ * would be two of three, while member 0 alone is half of F with the first.
  *
- * In the two cases of the argument, the later group is a quorum of the earlier one, and there the
- * arrival of the earlier group counts, because the earlier group can have been formed. From then on
- * the arrival is a member like the others. An arrival never makes the old members too few: with the
- * arrival, a group of n old members has n + 1 members, and the n old ones are more than half of
- * them, or half with the first if n is 1. So if a vote or the connecting fails because of an
- * arrival, the old members repeat it without the arrival.
+ * In the two cases of the argument, the later host group is a quorum of the earlier one, and there
+ * the arrival of the earlier one counts, because it can have been formed. From then on the arrival
+ * is a member like the others. An arrival never makes the old members too few: with the arrival, a
+ * host group of n old members has n + 1 members, and the n old ones are more than half of them, or
+ * half with the first if n is 1. So if a vote or the connecting fails because of an arrival, the
+ * old members repeat it without the arrival.
  *
  * A proposal contains an arrival only if every connected member knows the arrival. A proposal says
- * which member is new, so that all members that form the group know the new member. If it leaves
- * out an arrival, it says which members have no link to the arrival, so that all of them report
- * the same reason.
+ * which member is new, so that all members that form the host group know the new member. If it
+ * leaves out an arrival, it says which members have no link to the arrival, so that all of them
+ * report the same reason.
  *
- * By induction over the numbers, all groups that were ever at work form one sequence, in which each
- * group contains a quorum of the group before it. Members outside of this sequence end with an
- * error, for example a half of the hosts that is cut off from the others, or a process that was
- * stopped and continues later. If it is unknown after a loss in the middle of a vote whether a
- * group was formed, it can happen that all members end with an error. In no case do two groups go
+ * By induction over the numbers, all host groups that were ever at work form one sequence, in which
+ * each contains a quorum of the one before it. Members outside of this sequence end with an error,
+ * for example a half of the hosts that is cut off from the others, or a process that was stopped
+ * and continues later. If it is unknown after a loss in the middle of a vote whether a host group
+ * was formed, it can happen that all members end with an error. In no case do two host groups go
  * on. */
 #ifndef TCP_VOTE_H
 #define TCP_VOTE_H
@@ -84,14 +84,14 @@ typedef struct tcp_set {
     uint64_t bits[LS_MEMBERS_MAX / 64];
 } tcp_set;
 
-/* A group: a proposed or a formed one. */
+/* A proposed or a formed host group. */
 typedef struct tcp_ballot {
-    uint64_t number; /* number of the group; 0: the first group */
+    uint64_t number; /* its number; 0: the first one */
     tcp_set set;
-    tcp_set fresh; /* members that are new in this group */
+    tcp_set fresh; /* members that are new in it */
     /* members that connect to the new member; to the other members the new one connects */
     tcp_set turned;
-    /* if an arrival was left out: members of the group without a link to the arrival */
+    /* if an arrival was left out: its members without a link to the arrival */
     tcp_set apart;
 } tcp_ballot;
 
@@ -100,16 +100,16 @@ typedef enum tcp_message_kind {
     TCP_PROPOSE,
     TCP_ACCEPT,
     TCP_FORMED,
-    TCP_CONNECTED_ALL /* no part of the vote: the sender is connected to the whole group */
+    TCP_CONNECTED_ALL /* no part of the vote: the sender is connected to the whole host group */
 } tcp_message_kind;
 
 /* A message of the vote, in native byte order, which is the same on all members (join.h). */
 typedef struct tcp_message {
     uint32_t kind, unused;
-    /* STATE: newest group that the sender has formed; other kinds: the proposal */
+    /* STATE: newest host group that the sender has formed; other kinds: the proposal */
     tcp_ballot ballot;
     /* STATE: highest number of a proposal that the sender has tried; PROPOSE: number of the formed
-     * group that the proposal follows */
+     * host group that the proposal follows */
     uint64_t number;
     tcp_set suspects; /* STATE: suspected members */
     tcp_set arrivals; /* STATE: arrivals that the sender knows */
@@ -117,18 +117,18 @@ typedef struct tcp_message {
     tcp_set turned;   /* STATE: see tcp_vote.turned */
 } tcp_message;
 
-/* largest number of proposals that a member tries after a formed group */
+/* largest number of proposals that a member tries after a formed host group */
 enum { TCP_TRIED_MOST = 8 };
 
 typedef struct tcp_vote {
     /* `own`: number of this member. `members`: every member's number is below it */
     int own, members;
-    tcp_ballot formed;                /* newest group that this member has formed */
+    tcp_ballot formed;                /* newest host group that this member has formed */
     tcp_ballot tried[TCP_TRIED_MOST]; /* proposals that this member has tried since `formed` */
     int tries;                        /* number of entries of `tried` used */
     uint64_t highest;                 /* highest number of a proposal that this member has tried */
     tcp_set suspects;                 /* members that this member suspects */
-    tcp_set arrivals;                 /* arrivals that the group after `formed` can contain */
+    tcp_set arrivals;                 /* arrivals that the host group after `formed` can contain */
     /* The links of this member: this member, and the connected members whose STATE has arrived. */
     tcp_set here;
     /* on an arrival: members that have connected to it, because it does not reach them; the caller
@@ -138,7 +138,7 @@ typedef struct tcp_vote {
     tcp_message *state;
     /* This member's own proposal. */
     bool proposing;      /* this member has made a proposal that is neither formed nor abandoned */
-    tcp_ballot proposal; /* the proposed group */
+    tcp_ballot proposal; /* the proposed host group */
     tcp_set accepted;    /* members that have accepted the proposal */
 } tcp_vote;
 
@@ -162,17 +162,17 @@ int tcp_set_count(const tcp_set *s);
 /* Returns the number of the member at position `index` of the set, counted from 0 by ascending
  * numbers. Returns −1 if the set has fewer members. */
 int tcp_set_nth(const tcp_set *s, int index);
-/* Returns the position of the member `who` in the set, which is its number in that group. */
+/* Returns the position of the member `who` in the set, which is its member number. */
 int tcp_set_index(const tcp_set *s, int who);
 
-/* Initialises the state of a vote. The formed group becomes the first group, which has `members`
+/* Initialises the state of a vote. The formed host group becomes the first one, which has `members`
  * members. `own`: number of this member. Errors: LS_ENOMEM. */
 int tcp_vote_init(tcp_vote *v, int own, int members, ls_error *err);
 /* Frees the vote's contents. A zeroed vote is allowed. */
 void tcp_vote_fini(tcp_vote *v);
 
-/* Records the process with number `who` as the arrival. Forming a group clears the record. Errors:
- * LS_ENOMEM. */
+/* Records the process with number `who` as the arrival. Forming a host group clears the record.
+ * Errors: LS_ENOMEM. */
 int tcp_vote_expect(tcp_vote *v, int who, ls_error *err);
 /* Begins a vote. Another member counts as connected from the time when its message STATE arrives.
  * `suspects`: the members that this member suspects. */
@@ -190,14 +190,13 @@ bool tcp_vote_is_valid(const tcp_vote *v, const tcp_message *in);
  * tcp_vote_is_valid. Returns true if *answer must be sent back. */
 bool tcp_vote_on_message(tcp_vote *v, int from, const tcp_message *in, tcp_message *answer);
 
-/* Returns the *last group*: the formed group with the highest number that this member or a
+/* Returns the *last host group*: the formed one with the highest number that this member or a
  * connected member knows. */
 const tcp_ballot *tcp_vote_last(const tcp_vote *v);
-/* Returns the *remaining members*, which the next group would have. The *candidates* are the
- * members of the last group, and the arrivals that every connected member knows. (This member
- * counts as connected.) The remaining members are the connected candidates that all have links to
- * each other: beginning with the lowest number, each candidate is added that has links to all added
- * before. */
+/* Returns the *remaining members*, which the next host group would have. The *candidates* are the
+ * members of the last one, and the arrivals that every connected member knows. (This member counts
+ * as connected.) They are the connected candidates that all have links to each other: from the
+ * lowest number on, each candidate is added that has links to all added before. */
 tcp_set tcp_vote_remaining(const tcp_vote *v);
 /* Returns whether the vote can go on without waiting for more members. This is so if every
  * candidate (see tcp_vote_remaining) is connected or suspected, and every two connected candidates
@@ -206,14 +205,14 @@ tcp_set tcp_vote_remaining(const tcp_vote *v);
  * cannot hurry the others to go on without the older one. */
 bool tcp_vote_settled(const tcp_vote *v);
 /* Returns whether the rules at the head of this file can allow the connected candidates to form a
- * group with this member, as far as this member knows. (Links can still be missing.) */
+ * host group with this member, as far as this member knows. (Links can still be missing.) */
 bool tcp_vote_may(const tcp_vote *v);
-/* Proposes the remaining members as the next group, if this member has the lowest number among them
- * and the rules at the head of this file allow it. Returns true if *out must be sent to the other
- * remaining members. */
+/* Proposes the remaining members as the next host group, if this member has the lowest number among
+ * them and the rules at the head of this file allow it. Returns true if *out must be sent to the
+ * other remaining members. */
 bool tcp_vote_propose(tcp_vote *v, tcp_message *out);
-/* Forms the group that this member has proposed, if all members of the group have accepted the
- * proposal. Returns true if *out must be sent to the other members of the group. */
+/* Forms the host group that this member has proposed, if all its members have accepted the
+ * proposal. Returns true if *out must be sent to its other members. */
 bool tcp_vote_formed(tcp_vote *v, tcp_message *out);
 
 #endif

@@ -110,7 +110,7 @@ static int begin_greeting(regrouping *m, int who)
     const hello h = {.from = (uint32_t)m->vote->own,
                      .to = (uint32_t)who,
                      .channel = TCP_ON_VOTE,
-                     .group = m->vote->formed.number};
+                     .formed = m->vote->formed.number};
     if (!tcp_calls(m->j, who) && !awaits_arrival(m, who))
         return LS_EIO;
     v->greets = true;
@@ -192,11 +192,10 @@ static bool takes_call(regrouping *m, int who)
     return true;
 }
 
-/* A member that already knows the result of the
- * vote can connect for the new group before the result has reached this member. Such a connection
- * is kept in j->early until the result arrives (join.c). A data connection for the newest group
- * that this member has formed is closed. By this the other member learns that this member has left
- * that group for another vote. */
+/* A member can connect for the new host group before the result of the vote has reached this
+ * member. Such a connection is kept in j->early until the result arrives (join.c). A data
+ * connection for the newest host group that this member has formed is closed, by which the other
+ * member learns that this one has left it for another vote. */
 void tcp_accept_voter(regrouping *m)
 {
     joining *j = m->j;
@@ -204,7 +203,7 @@ void tcp_accept_voter(regrouping *m)
     tcp_link link;
     if (!tcp_await_caller(j, ls_now_ns() + TCP_LISTEN_NS, &link, &h))
         return;
-    if (h.run == j->run && h.channel < LS_TRANSPORT_CHANNELS && h.group > m->vote->formed.number &&
+    if (h.run == j->run && h.channel < LS_TRANSPORT_CHANNELS && h.formed > m->vote->formed.number &&
         j->earlies < PENDING_MAX) {
         j->early[j->earlies].link = link;
         j->early[j->earlies++].said = h;
@@ -231,7 +230,8 @@ static void on_message(regrouping *m, int who, const tcp_message *in)
     if (in->kind != TCP_STATE || links || !tcp_set_has(&m->vote->here, who))
         m->changed_ns = ls_now_ns();
     m->news |= !tcp_set_has(&m->vote->here, who);
-    if (in->kind == TCP_CONNECTED_ALL) /* it can arrive before this member knows of the group */
+    /* it can arrive before this member knows of the host group */
+    if (in->kind == TCP_CONNECTED_ALL)
         m->voter[who].ready = in->ballot.number;
     tcp_set_add(&m->met, who);
     if (tcp_vote_on_message(m->vote, who, in, &answer))

@@ -75,20 +75,13 @@ static int tell_step(ls_coordination *c, const ls_report *r, double seconds, ls_
     return status;
 }
 
-/* Returns the time at which the step ended, in the run's time (ls_engine_ns). If the report
- * contains a time, because the step ended before the report was sent, the result is that time.
- * Otherwise the result is the present time. */
-static uint64_t end_of(const ls_coordination *c, const ls_report *r)
-{
-    const uint64_t end = r->ended_ns > 0 ? ls_engine_ns_at(c->t->engine, r->ended_ns) : 0;
-    return end > c->last_ns ? end : ls_engine_ns(c->t->engine);
-}
-
 int ls_account_step(ls_coordination *c, const ls_outcome *o, ls_error *err)
 {
     struct ls_trainer *t = c->t;
     const ls_report *r = o->report;
-    const uint64_t now = end_of(c, r);
+    /* the end of the step, in the run's time: the report's, if the step ended before it was sent */
+    const uint64_t end = r->ended_ns > 0 ? ls_engine_ns_at(t->engine, r->ended_ns) : 0;
+    const uint64_t now = end > c->last_ns ? end : ls_engine_ns(t->engine);
     const uint64_t share = (now - c->last_ns) / (uint64_t)r->steps_left;
     const double seconds = (double)share * 1e-9;
     c->last_ns += share;

@@ -2,30 +2,28 @@
 /* Admission of hosts to a run that has begun (docs/faults.md, "A host that comes"; the model is
  * tests/models/admission.pml).
  *
- * Terms: a *member* is a process of the run, and the members together are a *group*. A *newcomer*
- * is a host that wants to join the run. It *waits at* a member if it has connected to that member.
- * The *old* members are the members before the admission. An *exchange* is a transfer of data in
- * which all members take part, in the same order on all of them.
+ * A newcomer *waits at* a member if it has connected to that member. The *old* members are the
+ * members before the admission.
  *
  * At the end of an epoch the members make an exchange, in which each member tells all others how
- * many newcomers wait at it. If a newcomer waits, all members end their group (ls_cluster_admit).
- * They then form a group with the newcomer, as the remaining members do after a loss (ls_recover).
- * The old members need not compare their progress, because all of them are at the end of the same
- * epoch. Instead the old members and the newcomer repeat the exchanges of the start of a run. The
- * newcomer opens its run in the same way as a host of a resumed run.
+ * many newcomers wait at it. If a newcomer waits, all members end their host group
+ * (ls_cluster_admit). They then form one with the newcomer, as the remaining members do after a
+ * loss (ls_recover). The old members, which are all at the end of the same epoch, and the newcomer
+ * repeat the exchanges of the start of a run. The newcomer opens its run as a host of a resumed run
+ * does.
  *
- * If a member is lost during these exchanges, the next group has no newcomer. The newcomer notices
- * the loss too. It votes on the next group with the others, and then leaves, because it can lack a
- * part of the state. The last exchange of an admission is the exchange of ls_members_begin. After
- * that exchange the newcomer is a member like the others.
+ * If a member is lost during these exchanges, the next host group has no newcomer. The newcomer
+ * notices the loss too. It votes on the next host group with the others, and then leaves, because
+ * it can lack a part of the state. After the last exchange, that of ls_members_begin, the newcomer
+ * is a member like the others.
  *
  * After an exchange all members must do the same. So they decide only by data that all of them
- * have: the table that the exchange has gathered, and the group, which says which of its members is
- * new. If a member is lost, the last exchange of an admission can succeed on some members and fail
- * on others. A member on which the exchange failed then takes part in a recovery (ls_recover).
- * There it takes over a number from the others: for how many ends of epochs the admissions are over
- * (ls_members.rounds). If this number includes the present end of an epoch, the member makes no
- * further admission. */
+ * have: the table that the exchange has gathered, and the host group, which says which of its
+ * members is new. If a member is lost, the last exchange of an admission can succeed on some
+ * members and fail on others. A member on which the exchange failed then takes part in a recovery
+ * (ls_recover). There it takes over a number from the others: for how many ends of epochs the
+ * admissions are over (ls_members.rounds). If this number includes the present end of an epoch, the
+ * member makes no further admission. */
 #include "base/error.h"
 #include "base/host.h"
 #include "engine/view.h"
@@ -82,8 +80,8 @@ static int exchange_tables(bool *any, ls_arrival *out, struct ls_trainer *t, int
     return status;
 }
 
-/* Called after the group with or without the newcomer was formed. If the newcomer is not in it,
- * logs and records the reason, and counts a failed admission in *tries. */
+/* Called after the host group with or without the newcomer was formed. If the newcomer is not in
+ * it, logs and records the reason, and counts a failed admission in *tries. */
 static int note_result(struct ls_trainer *t, const ls_arrival *arrival, int *tries, ls_error *err)
 {
     const struct ls_cluster *c = t->members.cluster;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Agreement: up to which step a run knows that all its replicas (the workers' copies of the model)
- * were equal, over all processes, and what follows when they are not. base/digest.h explains how
- * the steps compare replicas. A *member* is a process of the run. */
+/* Agreement: up to which step a run knows that all its replicas were equal, over all processes, and
+ * what follows when they are not. base/digest.h explains how the steps compare replicas. */
 #ifndef TRAIN_AGREEMENT_H
 #define TRAIN_AGREEMENT_H
 

@@ -95,7 +95,7 @@ static int check_evaluations(const struct ls_trainer *t, const ls_resumed *resum
                               : before && now && strcmp(before, now) == 0;
         if (!row->judges || same)
             continue;
-        snprintf(name, sizeof name, "%s%s%s", row->group, *row->group ? "." : "", row->key);
+        snprintf(name, sizeof name, "%s%s%s", row->object, *row->object ? "." : "", row->key);
         status = ls_config_fail(
             err, &t->config, name, LS_ECONFIG,
             "%s: this run was evaluated with %.80s, and would go on with %.80s; a run that is "

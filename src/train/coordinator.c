@@ -3,17 +3,10 @@
  * and collects the steps. account.c accounts for a completed step, evaluate.c evaluates, and
  * recover.c handles faults.
  *
- * Terms (see engine/engine.h): a *range* is one step or a few consecutive steps, submitted at once.
- * A step is *in flight* from its submission until its reports are collected. Rows are *resident* if
- * the devices hold them during the whole run, or *streamed* if they are read before each step. The
- * *feed* is the buffer for streamed rows. A *replica* is a worker's copy of the model.
- *
- * Saving a checkpoint, comparing the replicas and taking a model read the replicas, so they can
- * be done only while no worker has work. They are called *due work*. The coordinator submits ranges
- * as long as the engine has room for them. It stops at the next step after which work is due, and
- * at the end of the epoch. It then collects the steps in flight, does the due work (do_due_work),
- * and submits the next ranges.
- */
+ * *Due work* (coordinator.h) can be done only while no worker has work. The coordinator submits
+ * ranges as long as the engine has room for them. It stops at the next step after which work is
+ * due, and at the end of the epoch. It then collects the steps in flight, does the due work
+ * (do_due_work), and submits the next ranges. */
 #include "train/coordinator.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -50,10 +43,9 @@ static void choose_rows(ls_range *range, const ls_coordination *c, uint32_t step
 }
 
 /* Copies the streamed rows of a range, which has one step, to the feed, from the dataset or from
- * the caller. The random numbers of a streamed row depend on the row's index in the feed. (Those of
- * a resident row depend on its index in the data set.) If a step is repeated, its rows must get the
- * same random numbers, and so the same indices. Therefore the number of the step determines the
- * slot of the feed. */
+ * the caller. The random numbers of a streamed row depend on its index in the feed. If a step is
+ * repeated, its rows must get the same random numbers. Therefore the number of the step determines
+ * the slot of the feed. */
 static int feed_rows(ls_range *range, const ls_coordination *c, ls_error *err)
 {
     const struct ls_trainer *t = c->t;
@@ -277,7 +269,7 @@ static int train_to_limit(ls_coordination *c, ls_error *err)
         else
             return LS_OK;
     }
-    collect_rest(c); /* so that no worker has work when the function returns */
+    collect_rest(c); /* no worker has work when the function returns */
     return status;
 }
 

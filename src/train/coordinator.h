@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The coordinator: runs the training loop over steps and epochs. It submits steps to the workers in
- * *ranges* (one step or a few consecutive steps). Each worker sends a *report* of each step; the
- * *outcome* of a step is made from the reports (engine/engine.h). A *member* is one process of a
- * run of several processes (members.h). */
+/* The coordinator: runs the training loop over steps and epochs. It submits ranges to the workers
+ * (engine/engine.h). Each worker sends a *report* of each step; the *outcome* of a step is made
+ * from the reports. */
 #ifndef TRAIN_COORDINATOR_H
 #define TRAIN_COORDINATOR_H
 
@@ -23,11 +22,10 @@ typedef struct ls_coordination {
     /* total number of steps of this epoch up to which ls_train_steps submits in the present call */
     uint32_t limit;
 
-    /* *Due work* is the work between steps: comparing the replicas (the workers' copies of the
-     * model), saving a checkpoint, passing a model to the caller. The field is the number of
-     * steps that the run had done when due work was last done. Due work is not done again after the
-     * same step. Initially the field is the number of steps with which the trainer begins.
-     */
+    /* *Due work* is the work between steps: comparing the replicas, saving a checkpoint, passing a
+     * model to the caller. The field is the number of steps that the run had done when due work was
+     * last done. Due work is not done again after the same step. Initially the field is the number
+     * of steps with which the trainer begins. */
     uint64_t due_work_done_at;
     /* Number, from 1, of the last step that was repeated although no worker was lost. A step for
      * which this field has been set is not repeated again. */
@@ -54,12 +52,11 @@ typedef struct ls_coordination {
 /* Creates trainer->coordination, which the trainer frees. Errors: LS_ENOMEM. */
 int ls_coordination_create(struct ls_trainer *trainer, ls_error *err);
 
-/* Runs the steps of this epoch from the current position until `limit` steps of the epoch are done.
- * Also does the due work between and after these steps. The training time of an epoch is the time
- * between the beginning of this function and the end of its last step, summed over all its calls.
- * If a program trains step by step with ls_trainer_step, the time between the program's calls does
- * not count. When the function returns, no worker has work. Returns LS_OK early if the run is to
- * stop. Errors: those of steps, of recovery, of records and of saving. */
+/* Runs the steps of this epoch until `limit` of them are done, with the due work between and after
+ * them. The training time of an epoch is the time from the beginning of this function to the end of
+ * its last step, summed over its calls; the time between calls of ls_trainer_step does not count.
+ * When the function returns, no worker has work. Returns LS_OK early if the run is to stop. Errors:
+ * those of steps, of recovery, of records and of saving. */
 int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err);
 /* Ends an epoch whose steps are all done: writes the epoch's record, evaluates if `may_evaluate`
  * and an evaluation is due, begins the next epoch, and saves a checkpoint if one is due. If an
@@ -88,14 +85,13 @@ int ls_adopt_step(ls_coordination *c, const ls_report *report, const ls_standing
 
 /* ---- recover.c: recovery after a worker has failed or stalled ------------------------------- */
 
-/* Recovers after the failure of a step or a job (other work of all workers). Removes the lost
- * workers, writes the fault records, and has the remaining workers form a new group (the set of
- * workers that add their gradients together). After LS_OK the caller repeats the step or job. The
- * workers must have no work. `when` names the failed work in messages, such as "step 12". If no
- * device was lost, the function returns LS_OK only once per step, and only after a possibly
- * temporary error (LS_ENOMEM, LS_ETIMEDOUT, LS_EABORTED). Errors: the error of the failure, if the
- * step or job is not to be repeated, if no worker is left, or if the config's on_device_loss is
- * "stop". */
+/* Recovers after the failure of a step or a job. Removes the lost workers, writes the fault
+ * records, and has the remaining workers form a new group. After LS_OK the caller repeats the step
+ * or job. The workers must have no work. `when` names the failed work in messages, such as "step
+ * 12". If no device was lost, the function returns LS_OK only once per step, and only after a
+ * possibly temporary error (LS_ENOMEM, LS_ETIMEDOUT, LS_EABORTED). Errors: the error of the
+ * failure, if the step or job is not to be repeated, if no worker is left, or if the config's
+ * on_device_loss is "stop". */
 int ls_recover(struct ls_trainer *trainer, const char *when, ls_error *err);
 /* ---- evaluate.c: evaluation, the best evaluation, and patience ------------------------------ */
 

@@ -2,11 +2,9 @@
 /* A trainer that its caller drives one step at a time: the function that trains one step, and the
  * functions that may be called between steps.
  *
- * Each function first checks that the trainer can still do the work, and begins the run's records
- * if necessary. An error that leaves the trainer unchanged (is_harmless) is only returned. Any
- * other error ends the training. It is stored in trainer->broken, and later calls that train,
- * evaluate or load return the same error.
- */
+ * An error that leaves the trainer unchanged (is_harmless) is only returned. Any other error ends
+ * the training. It is stored in trainer->broken, and later calls that train, evaluate or load
+ * return the same error. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/sized.h"

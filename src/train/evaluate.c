@@ -61,8 +61,8 @@ static int check_monitored(const struct ls_trainer *t, ls_error *err)
         return LS_OK;
     return ls_fail(
         err, LS_ECONFIG,
-        "monitor: %s has no value on the %s rows (%s), so patience and checkpoint.best cannot tell which epoch is the best; set "
-        "monitor to a metric that has a value, such as loss",
+        "monitor: %s has no value on the %s rows (%s), so patience and checkpoint.best cannot "
+        "tell which epoch is the best; set monitor to a metric that has a value, such as loss",
         ls_metric_names[c->monitor], t->reported.summary.judged_by, ls_metric_why_none(c->monitor));
 }
 
@@ -195,11 +195,6 @@ static int evaluate_shards(struct ls_trainer *t, ls_error *err)
     return status;
 }
 
-static double seconds_since(const struct ls_trainer *t, uint64_t run_ns)
-{
-    return (double)(ls_engine_ns(t->engine) - run_ns) * 1e-9;
-}
-
 int ls_evaluate(struct ls_trainer *t, bool *evaluated, ls_error *err)
 {
     const uint64_t start = ls_now_ns(), run_start = ls_engine_ns(t->engine);
@@ -210,7 +205,7 @@ int ls_evaluate(struct ls_trainer *t, bool *evaluated, ls_error *err)
     *evaluated = status == LS_OK && (t->members.evaluated || !ls_stopping(t));
     if (!*evaluated)
         return status;
-    return take_evaluation(t, seconds_since(t, run_start), err);
+    return take_evaluation(t, (double)(ls_engine_ns(t->engine) - run_start) * 1e-9, err);
 }
 
 bool ls_evaluation_is_due(const struct ls_trainer *t)

@@ -11,9 +11,8 @@
 
 struct ls_trainer;
 
-/* Writes the model's *card*, the description that is saved with its weights (config/card.h). The
- * class names come from the data or, if the data has none, from the built-in data set that
- * data.name selects. Errors: those of ls_card_write. */
+/* Writes the model's card (config/card.h). The class names come from the data or, if the data has
+ * none, from the built-in data set that data.name selects. Errors: those of ls_card_write. */
 int ls_write_card(ls_network *model, const struct ls_trainer *trainer, ls_error *err);
 
 /* Writes the card of the trainer's model anew if scales were learnt since it was written. No other

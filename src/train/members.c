@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Runs of several processes, the *members*: joining, the data that members exchange, and the end.
- * An *exchange* is a transfer of data in which all members take part, in the same order on all of
- * them. */
+/* Runs of several members: joining, the data that members exchange, and the end. */
 #include "train/members.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -291,9 +289,9 @@ static size_t copy_either_way(void *own, char *packed, size_t bytes, bool unpack
 }
 
 /* Packs the results of the shards lo … hi − 1 of an evaluation into `packed`, or unpacks them from
- * `packed` if `unpack`. For each minibatch the packed form has the tallies (sums over the rows of
- * each shard), and then the scores (the model's outputs) if r->scores is set. Copies nothing if
- * `packed` is NULL. Returns the number of bytes of the packed form. */
+ * `packed` if `unpack`. For each minibatch the packed form has the tallies of the shards, and then
+ * the scores if r->scores is set. Copies nothing if `packed` is NULL. Returns the number of bytes
+ * of the packed form. */
 static size_t pack_results(const ls_sharded_rows *r, char *packed, int lo, int hi, bool unpack)
 {
     const size_t classes = (size_t)r->classes;

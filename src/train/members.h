@@ -1,27 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* Training over several processes, the members of a run (cluster/cluster.h). In a run of one
- * process these functions do nothing.
+/* Training over several members (cluster/cluster.h). In a run of one process these functions do
+ * nothing.
  *
  * Every member goes through the same steps, epochs and evaluations, on its own copy of the data,
- * with the same rows and the same random numbers. Only the *shards*, the parts of a minibatch, are
- * divided among the members. The first member has the run directory: it writes records and
- * checkpoints. If the run is resumed, it sends the other members the state that it has read from
- * the checkpoint.
+ * with the same random numbers. Only the shards are divided. The first member has the run
+ * directory: it writes records and checkpoints, and sends the others the state of a run that is
+ * resumed.
  *
- * All members stop after the same step. If the user stops one member, this member adds the request
- * to its next message: its part of the sum of gradients in a step. All members receive the request
- * with the total of that step. They then do one more step, because the next step can already be in
- * progress.
+ * All members stop after the same step. If the user stops one member, it adds the request to its
+ * part of the sum of gradients in a step. All members receive it with the total, and do one more
+ * step, because that can already be in progress.
  *
  * If a member is lost, the run ends on all members. If cluster.on_host_loss is "continue", the
  * remaining members continue instead (regroup.c). The remaining member with the lowest number is
  * then the first member.
  *
- * Terms: the members of the present time are a *group*. A *newcomer* is a host that asks to be
- * admitted to a run that has begun (admit.c). An *exchange* is a transfer of data in which all
- * members take part, in the same order on all of them. Where members are compared, each member is
- * compared with the first member, and an error names the lowest-numbered member that differs.
- */
+ * An *exchange* is a transfer of data in which all members take part, in the same order on all of
+ * them. Where members are compared, each member is compared with the first member, and an error
+ * names the lowest-numbered member that differs. */
 #ifndef TRAIN_MEMBERS_H
 #define TRAIN_MEMBERS_H
 
@@ -39,9 +35,8 @@ typedef struct ls_member_device {
     int origin;
 } ls_member_device;
 
-/* Fingerprint of a member's run: data that must be the same on all members. The *recipe* is the
- * part of the config on which the weights depend. The struct is sent as bytes, so it has no
- * pointers. */
+/* Fingerprint of a member's run: data that must be the same on all members. The struct is sent as
+ * bytes, so it has no pointers. */
 typedef struct ls_fingerprint {
     char version[16]; /* version of the library */
     uint64_t train_rows, test_rows;
@@ -83,7 +78,7 @@ typedef struct ls_members {
     /* this process is being admitted to a run that had begun before, and does not train yet */
     bool arrived;
     bool begun; /* ls_members_begin has succeeded: the run is open on all members */
-    /* the group has a newcomer, which has not received the state of the run yet */
+    /* the host group has a newcomer, which has not received the state of the run yet */
     bool has_newcomer;
     /* number of ends of epochs at which this member has completed the admissions (of any number of
      * hosts, also 0) */
@@ -141,14 +136,13 @@ int ls_members_fingerprint(ls_fingerprint *out, const struct ls_trainer *trainer
 int ls_members_refuse(void *trainer, const char *host, const void *print, size_t bytes, char *why,
                       size_t size);
 /* Opens the workers, and compares the kinds of devices of all members. If results depend on the
- * kind of device, all members must have devices of the same kind. Some devices choose among several
- * kernels (pieces of device code) for an op, and results depend on the choices. The first member
- * then opens its workers before the others, and the others use its choices. Errors: those of
- * ls_worker_open; LS_EUNSUPPORTED, which names the host that differs. */
+ * kind of device, all members must have devices of the same kind. If devices choose among several
+ * kernels, the first member opens its workers first, and the others use its choices. Errors: those
+ * of ls_worker_open; LS_EUNSUPPORTED, which names the host that differs. */
 int ls_members_open_workers(struct ls_trainer *trainer, ls_error *err);
-/* Called during an admission by the members of the former group: compares the kinds of devices of
- * all members, and sends the first member's choices among kernels to the newcomer. The workers must
- * be open. Errors: the cluster's; LS_EUNSUPPORTED, which names the host that differs. */
+/* Called during an admission by the members of the former host group: compares the kinds of devices
+ * of all members, and sends the first member's choices among kernels to the newcomer. The workers
+ * must be open. Errors: the cluster's; LS_EUNSUPPORTED, which names the host that differs. */
 int ls_members_welcome_devices(struct ls_trainer *trainer, ls_error *err);
 /* Checks that the gradient of one shard is the same on all members, and that no two members use the
  * same devices. Sets ls_members.device, the list of all devices. Errors: LS_ENOMEM, the cluster's;
@@ -186,11 +180,11 @@ int ls_members_gather_evaluation(struct ls_trainer *trainer, ls_error *err);
  * until the trainer is open on all members. From then on the run survives the loss of a member.
  * Errors: the cluster's. */
 int ls_members_begin(struct ls_trainer *trainer, ls_error *err);
-/* Called after the run, which ended with `status`. Compares the final weights of all members, and
- * sets result.saved to whether the first member has saved a checkpoint. If the run failed on this
- * member (another status than LS_OK, LS_EINTERRUPTED and LS_ENONFINITE), only makes this member
- * leave the cluster. After LS_EDIVERGED it ends the run on all members instead, so that none of
- * them saves. Errors: LS_EDIVERGED, LS_ENOMEM, the cluster's. */
+/* Called after a run that ended with `status`. Compares the final weights of all members, and sets
+ * result.saved to whether the first member has saved a checkpoint. After another status than LS_OK,
+ * LS_EINTERRUPTED and LS_ENONFINITE, only makes this member leave the cluster. After LS_EDIVERGED
+ * it ends the run on all members instead, so that none of them saves. Errors: LS_EDIVERGED,
+ * LS_ENOMEM, the cluster's. */
 int ls_members_end(struct ls_trainer *trainer, int status, ls_error *err);
 
 /* ---- admit.c -------------------------------------------------------------------------------- */
@@ -199,7 +193,7 @@ int ls_members_end(struct ls_trainer *trainer, int status, ls_error *err);
  * that wait, one after another. Returns LS_OK at once if the run admits no hosts. Errors: the
  * cluster's, those of ls_recover. */
 int ls_members_admit(struct ls_trainer *trainer, ls_error *err);
-/* Called by the members of the former group, when the new group has a newcomer. Repeats the
+/* Called by the members of the former host group, when the new one has a newcomer. Repeats the
  * exchanges of the start of a run together with the newcomer, in the order in which the newcomer
  * makes them when it opens its run. Records the arrival of the newcomer. Errors: the cluster's. */
 int ls_members_welcome(struct ls_trainer *trainer, ls_error *err);
@@ -213,11 +207,11 @@ bool ls_members_lost(const struct ls_trainer *trainer);
  * LS_ESTALLED (this process is not among the remaining members), LS_ENOMEM. */
 int ls_members_regroup(struct ls_trainer *trainer, ls_error *err);
 /* Brings all members to the state of the member that has completed the largest number of steps and
- * evaluations, and records the loss. If the group has a newcomer, welcomes the newcomer instead
- * (ls_members_welcome). Does nothing if no member was lost and none is new. Before the call, this
- * process's workers must have joined a new group of workers (ls_engine_form). If another member is
- * lost meanwhile, the cluster's error is returned, and the function may be called again after
- * ls_members_regroup. After any other error this member leaves the run. */
+ * evaluations, and records the loss. If the host group has a newcomer, welcomes the newcomer
+ * instead (ls_members_welcome). Does nothing if no member was lost and none is new. This process's
+ * workers must have joined a new group (ls_engine_form). If another member is lost meanwhile, the
+ * function may be called again after ls_members_regroup. After any other error this member leaves
+ * the run. */
 int ls_members_level(struct ls_trainer *trainer, ls_error *err);
 
 #endif

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The comparison of several hosts, before the first step of a run, and when a host is admitted to a
- * run. A *member* is a process of the run, usually one per host. The members must have the same
- * recipe (the part of the config on which the weights depend) and the same data. Their devices must
- * be of the same kind if results depend on the kind. One shard (a part of a minibatch) must have
- * the same gradient on all hosts.
- */
+ * run. The members must have the same recipe and the same data. Their devices must be of the same
+ * kind if results depend on the kind. One shard must have the same gradient on all hosts. */
 #include "base/error.h"
 #include "base/host.h"
 #include "engine/feed.h"
@@ -139,9 +136,9 @@ int ls_members_compare(struct ls_trainer *t, ls_error *err)
     if (t->config.cluster.admits && !ls_cluster_can_admit(t->members.cluster))
         return ls_config_fail(
             err, &t->config, "cluster.on_arrival", LS_ECONFIG,
-            "\"admit\" needs a transport that can admit processes, and the transport of this run (mpi, "
-            "whose launcher starts all processes at once, or the caller's own) cannot: start the "
-            "processes with --listen and --join, or set it to \"refuse\"");
+            "\"admit\" needs a transport that can admit processes, and the transport of this run "
+            "(mpi, whose launcher starts all processes at once, or the caller's own) cannot: start "
+            "the processes with --listen and --join, or set it to \"refuse\"");
     if (t->config.cluster.survives_loss && !ls_cluster_can_regroup(t->members.cluster))
         return ls_config_fail(
             err, &t->config, "cluster.on_host_loss", LS_ECONFIG,
@@ -281,10 +278,9 @@ static void read_machine(char *out, size_t size)
     strcat(out, boot);
 }
 
-/* If rows are streamed, the gradient of the feed's rows is compared (the feed is the buffer for
- * streamed rows). At the start of a run these rows are zero. When a host is admitted, they are not
- * zero on the old members, so this function zeroes them. Thus all members compute the gradient of
- * the same rows. No step may be in progress. */
+/* If rows are streamed, the gradient of the feed's rows is compared. At the start of a run these
+ * rows are zero; when a host is admitted, this function zeroes them, so that all members compute
+ * the gradient of the same rows. No step may be in progress. */
 static void clear_feed(struct ls_trainer *t)
 {
     ls_feed *feed = ls_engine_feed(t->engine);

@@ -91,8 +91,7 @@ static channel follow(const side *s, int at, int c)
     return out;
 }
 
-/* ---- where the weights of a layer come from ---------------------------------------------------
- */
+/* ---- origins of a layer's weights ------------------------------------------------------------ */
 
 static int fail_mixed(const moving *m, const ls_layer *l)
 {

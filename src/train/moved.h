@@ -9,9 +9,9 @@
 #include <lockstep/host.h>
 #include <stdbool.h>
 
-/* What an input or an output of the new network is in the old one. */
+/* Origin of an input or an output of the new network in the old one. */
 typedef struct ls_origin {
-    int index; /* of the input or output in the old network; −1: it has none */
+    int index; /* index of the input or output in the old network; −1: it has none */
     /* The old network's input is factor · input + shift of the new one; the new network's output is
      * factor · output + shift of the old one. */
     double factor, shift;
@@ -25,7 +25,7 @@ typedef struct ls_move {
     const ls_origin *input;
     const ls_origin *output; /* [to->classes]; NULL: the outputs are the same */
     bool partial;            /* tensors that do not fit keep their initial weights */
-    const char *path;        /* of the old weights, for messages */
+    const char *path;        /* path of the old weights, for messages */
     const ls_host *host;
 } ls_move;
 

@@ -4,10 +4,9 @@
  *
  * The array `stages` (at the end of this file) lists the functions that create the parts, in order.
  * After a failure the remaining stages are skipped, and closing the trainer frees the parts that
- * exist. In a run of several processes, the *members*, all members go through the same stages, and
- * in some stages they exchange data. A member that fails therefore leaves the cluster, which tells
- * the others the reason.
- */
+ * exist. In a run of several members, all go through the same stages, and in some stages they
+ * exchange data. A member that fails therefore leaves the cluster, which tells the others the
+ * reason. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/sized.h"
@@ -251,7 +250,7 @@ static int choose_shards(ls_trainer *t, ls_error *err)
 /* ---- devices and workers -------------------------------------------------------------------- */
 
 /* Returns the largest number of devices that have work, which is the number of shards of this
- * process, at least 1. (A *shard* is a part of a minibatch that one device computes.) */
+ * process, at least 1. */
 static int most_devices(const ls_trainer *t)
 {
     int lo, hi;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads weights and optimizer states back from the workers, for a checkpoint or a model, and
- * compares the replicas (the workers' copies of the model). Faults of workers and of other
- * processes meanwhile go to recover.c; any other error is returned as it is. */
+ * compares the replicas. Faults of workers and of other processes meanwhile go to recover.c; any
+ * other error is returned as it is. */
 #include "base/clock.h"
 #include "engine/view.h"
 #include "train/coordinator.h"
@@ -9,13 +9,6 @@
 #include "train/saving.h"
 
 #include <stdio.h>
-
-/* Compares the replicas of this process and, if `all`, those of all members. */
-static int compare_replicas(struct ls_trainer *t, bool exports, bool all, ls_error *err)
-{
-    int status = ls_copy_replicas(t, exports, err);
-    return status || !all ? status : ls_agreement_compare(t, err);
-}
 
 bool ls_is_fault(const struct ls_trainer *t, int status)
 {
@@ -36,7 +29,9 @@ int ls_read_back(struct ls_trainer *t, bool exports, bool all, ls_error *err)
         status = exports ? ls_saver_wait(t->dir.saver, err) : LS_OK;
         if (status)
             return status;
-        status = compare_replicas(t, exports, all, err);
+        status = ls_copy_replicas(t, exports, err);
+        if (status == LS_OK && all)
+            status = ls_agreement_compare(t, err);
         if (status == LS_OK && exports)
             status = ls_renew_card(t, err);
         if (status == LS_OK)

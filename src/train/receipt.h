@@ -32,8 +32,7 @@ void ls_put_data(ls_json_writer *w, const char *key, const struct ls_trainer *tr
 /* Writes the receipt of the trainer's present state, as the whole JSON document. The weights must
  * have been read back (ls_read_back), and result.weights_sha256 must be theirs. The receipt follows
  * from recipe, data and kernels alone, apart from the version of the program and the names of
- * files. A verifier composes the receipt of a replay in the same way and compares. Errors:
- * LS_ENOMEM. */
+ * files, so a verifier can compare it with that of a replay. Errors: LS_ENOMEM. */
 int ls_compose_receipt(ls_json_writer *w, const struct ls_trainer *trainer,
                        const ls_rows_hashes *rows, ls_error *err);
 

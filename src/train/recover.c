@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Recovery after the failure of a worker of this process, or of another process of the run. The
- * functions find the cause and decide whether the run goes on.
+/* Recovery after the failure of a worker of this process, or of another member. The functions find
+ * the cause and decide whether the run goes on.
  *
- * The engine reports each failure of a worker as a *fault*. This file selects the cause among the
- * faults, decides by the config what is done, and records the decision. The engine then has the
- * remaining workers form a new *group*, the set of workers that add their gradients together
- * (engine/group.c). If another process is lost, this process first regroups with the remaining
- * processes (regroup.c).
- */
+ * The engine reports each failure of a worker as a fault (engine/fault.h). This file selects the
+ * cause among the faults, decides by the config what is done, and records the decision. The engine
+ * then has the remaining workers form a new group (engine/group.c). If another member is lost, this
+ * member first regroups with the remaining members (regroup.c). */
 #include "base/error.h"
 #include "base/host.h"
 #include "engine/view.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Regrouping: *members* (processes of the run) are lost, and the remaining members continue the
- * run. cluster/cluster.h explains how the remaining members find each other. An *exchange* is a
- * transfer of data in which all members take part, in the same order on all of them.
+/* Regrouping: members are lost, and the remaining members continue the run. cluster/cluster.h
+ * explains how the remaining members find each other.
  *
  * The remaining members can have completed different numbers of steps. The numbers differ by at
  * most one: a member completes step n + 1 only with the gradients of step n + 1 from every member,
@@ -12,16 +11,14 @@
  * *Levelling* brings all members to the same state. All members first exchange their progress: the
  * numbers of steps and evaluations that each has completed, the report of its last step, the
  * results of its last evaluation, and its standing (ls_standing: the position and results of the
- * run) at that moment. The *newest* member is the one with the most steps. Of members with equally
- * many steps it is the one with the most evaluations; then the one with the most completed
- * admissions (ls_members.rounds); then the one with the lowest number. If a member lacks a step,
- * the newest member sends its weights and optimizer states to all. The member that lacks the step
- * loads them, and accounts for the step as if it had run the step itself. If a member lacks an
+ * run) at that moment. The *newest* member is the one with the most steps, then evaluations, then
+ * completed admissions (ls_members.rounds), then the lowest number. If a member lacks a step, the
+ * newest member sends its weights and optimizer states to all. The member that lacks the step loads
+ * them, and accounts for the step as if it had run the step itself. If a member lacks an
  * evaluation, it adopts the results of the newest member.
  *
- * A step that no remaining member has applied is repeated. It does not matter whether a lost member
- * has applied that step: the sum of gradients depends only on the shards (the parts of the
- * minibatch), so the repeated step gives the same weights.
+ * A step that no remaining member has applied is repeated, whether or not a lost member has applied
+ * it: the sum of gradients depends only on the shards.
  *
  * A member adopts nothing before the last exchange of a levelling has succeeded. After a loss
  * during a levelling, the members therefore still differ by at most one step, and the next
@@ -30,8 +27,7 @@
  * The first member has the run directory. If the first member is lost, the remaining member with
  * the lowest number becomes the first. It creates the directory RUN_DIR.member-N on its own disk
  * and saves a checkpoint there at once. RUN_DIR is the run directory of the config, and N is the
- * member's number at the start of the run.
- */
+ * member's number at the start of the run. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plural.h"
@@ -228,16 +224,6 @@ static int share_state(struct ls_trainer *t, int newest, ls_error *err)
     return status;
 }
 
-static void adopt_evaluation(struct ls_trainer *t, const progress *newest,
-                             const ls_standing *completed)
-{
-    ls_take_standing(t, completed);
-    memcpy(t->reported.measured.value, newest->value, sizeof newest->value);
-    t->reported.measured.classes = newest->classes;
-    t->members.evaluations = newest->evaluations;
-    t->members.evaluated = true;
-}
-
 static int adopt_progress(struct ls_trainer *t, const progress *mine, const progress *newest,
                           ls_error *err)
 {
@@ -249,8 +235,13 @@ static int adopt_progress(struct ls_trainer *t, const progress *mine, const prog
         ls_engine_set_digest(t->engine, &newest->digest);
         return status ? status : ls_adopt_step(t->coordination, &newest->last, &completed, err);
     }
-    if (mine->evaluations < newest->evaluations)
-        adopt_evaluation(t, newest, &completed);
+    if (mine->evaluations < newest->evaluations) {
+        ls_take_standing(t, &completed);
+        memcpy(t->reported.measured.value, newest->value, sizeof newest->value);
+        t->reported.measured.classes = newest->classes;
+        t->members.evaluations = newest->evaluations;
+        t->members.evaluated = true;
+    }
     if (mine->rounds < newest->rounds)
         t->members.rounds = newest->rounds;
     return LS_OK;

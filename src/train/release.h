@@ -2,10 +2,9 @@
 /* Parameters that are frozen for the first epochs (config key freeze_epochs). In these epochs the
  * workers have the model ls_trainer.held. Before the first step of the next epoch they get
  * ls_trainer.model instead, and the optimizer begins anew: its states become 0, except a moving
- * average of the weights, and it counts its steps from there. (States of parameters that are
- * released would otherwise be much younger than AdamW's correction by the number of steps assumes.)
- * The change depends on the position of the run alone, so a resumed run makes it at the same
- * step. */
+ * average of the weights, and it counts its steps from there. (Otherwise the states of released
+ * parameters would be younger than AdamW's correction assumes.) The change depends on the position
+ * of the run alone. */
 #ifndef TRAIN_RELEASE_H
 #define TRAIN_RELEASE_H
 

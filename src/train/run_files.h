@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The files of a run: its directory, the sinks of its records (a *sink* receives records, for
- * example to write them to a file), and the saver of its checkpoints. The config decides which
- * files there are. In a run of several processes, the *members*, only the first member has these
+/* The files of a run: its directory, the sinks of its records, and the saver of its checkpoints.
+ * The config decides which files there are. In a run of several members, only the first has these
  * files. The last function of this header loads a checkpoint. */
 #ifndef TRAIN_RUN_FILES_H
 #define TRAIN_RUN_FILES_H
@@ -20,9 +19,9 @@ int ls_open_sinks(struct ls_trainer *trainer, ls_error *err);
 int ls_open_saver(struct ls_trainer *trainer, ls_error *err);
 
 /* Called by a member that can no longer reach the other members, in a run that has done a step. If
- * the member has no run directory, creates RUN_DIR.member-N, so that the member can save the run.
- * RUN_DIR is the run directory of the config, and N is the member's number at the start of the run.
- * Errors: those of ls_run_dir_make_apart, ls_open_saver, ls_open_sinks and ls_record_start. */
+ * the member has no run directory, creates RUN_DIR.member-N, where N is its number at the start, so
+ * that it can save the run. Errors: those of ls_run_dir_make_apart, ls_open_saver, ls_open_sinks
+ * and ls_record_start. */
 int ls_open_apart(struct ls_trainer *trainer, ls_error *err);
 /* Called by a member that has become the first, because the former first member was lost. Creates
  * RUN_DIR.member-N, as ls_open_apart does, and opens all sinks that the first member has. Errors:

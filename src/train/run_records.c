@@ -89,16 +89,6 @@ int ls_record_start(struct ls_trainer *t, ls_record_type type, ls_error *err)
     return ls_sinks_emit(&t->records.sinks, &r, err);
 }
 
-static void time_worker(ls_worker_times *out, int worker, int queued, const ls_report *r)
-{
-    *out = (ls_worker_times){
-        worker,
-        queued,
-        {(float)r->times.gather, (float)r->times.forward, (float)r->times.backward,
-         (float)r->comm.exposed, (float)r->comm.wait, (float)r->times.apply},
-    };
-}
-
 double ls_loss_of_run(const struct ls_trainer *t, double loss)
 {
     const double unit = ls_prep_error_unit(ls_dataset_describe(t->data[LS_TRAIN])->prep);
@@ -133,7 +123,13 @@ int ls_record_step(struct ls_trainer *t, double images_per_s, const ls_report *r
     for (int i = 0; i < ls_engine_workers(t->engine); i++) {
         const ls_worker_view w = ls_engine_worker(t->engine, i);
         if (w.report)
-            time_worker(&t->records.times[v->workers++], i, w.queued, w.report);
+            t->records.times[v->workers++] = (ls_worker_times){
+                i,
+                w.queued,
+                {(float)w.report->times.gather, (float)w.report->times.forward,
+                 (float)w.report->times.backward, (float)w.report->comm.exposed,
+                 (float)w.report->comm.wait, (float)w.report->times.apply},
+            };
     }
     return ls_sinks_emit(&t->records.sinks, &record, err);
 }

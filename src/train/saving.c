@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Decides when a checkpoint is due and saves it. The *standing* of a run is its position and its
- * results so far (checkpoint/checkpoint.h). */
+/* Decides when a checkpoint is due and saves it. */
 #include "train/saving.h"
 #include "base/clock.h"
 #include "engine/view.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Checkpoints of a run: these functions decide when a checkpoint is due and how it is saved, and
- * save it. A checkpoint contains weights, optimizer states, and the *standing* of the run: its
- * position and results so far (checkpoint/checkpoint.h). */
+ * save it. A checkpoint contains weights, optimizer states, and the standing of the run
+ * (checkpoint/checkpoint.h). */
 #ifndef TRAIN_SAVING_H
 #define TRAIN_SAVING_H
 
@@ -58,11 +58,10 @@ void ls_begin_saving(struct ls_trainer *trainer);
 /* Returns the description of the run that is to be saved, for its saver (checkpoint/saver.h). */
 ls_saver_desc ls_saved_run(struct ls_trainer *trainer);
 
-/* Compares the replicas (the workers' copies of the model). If `exports` is true, first waits until
- * no save reads the arrays of ls_engine_weights, and then also copies the weights and optimizer
- * states of one replica from its device to these arrays. The workers must have no work. Errors:
- * LS_EDIVERGED, which names the checksums; those of ls_engine_read_back; LS_ESTALLED (the save does
- * not end). */
+/* Compares the replicas. With `exports`, first waits until no save reads the arrays of
+ * ls_engine_weights, and then copies the weights and optimizer states of one replica to them. The
+ * workers must have no work. Errors: LS_EDIVERGED, which names the checksums; those of
+ * ls_engine_read_back; LS_ESTALLED (the save does not end). */
 int ls_copy_replicas(struct ls_trainer *trainer, bool exports, ls_error *err);
 
 /* Saves a checkpoint with the weights and states in ls_engine_weights, in the way that `due` says

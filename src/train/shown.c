@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the program shows of a run in progress (shown.h). */
+/* Facts about a run in progress that the program shows (shown.h). */
 #include "train/shown.h"
 
 #include "train/trainer.h"

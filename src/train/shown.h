@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the program shows of a run in progress beyond <lockstep/trainer.h>: its records as
+/* Facts about a run in progress that the program shows, beyond <lockstep/trainer.h>: its records as
  * structures, the layers of its model, and the accuracy from which it begins. */
 #ifndef TRAIN_SHOWN_H
 #define TRAIN_SHOWN_H

@@ -21,7 +21,7 @@ typedef struct names {
     int count;
 } names;
 
-/* What is known of the file's model and of the run's rows. */
+/* Facts about the file's model and the run's rows. */
 typedef struct matching {
     const char *path;
     const ls_host *host;

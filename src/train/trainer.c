@@ -21,11 +21,10 @@
 
 static int close_trainer(ls_trainer *t, ls_error *err);
 
-/* Opens a trainer. *again becomes true if this host was being admitted to a run and another host
- * was lost meanwhile. The caller then calls the function once more, to ask for another admission.
- * After such a loss this host first votes with the others on the next group (ls_cluster_regroup),
- * and then leaves. It does not leave before the vote, because the lost host and this host together
- * can be so many that the others are no majority. */
+/* Opens a trainer. *again becomes true if another host was lost while this one was being admitted.
+ * The caller then calls the function once more. After such a loss this host leaves only when it has
+ * voted with the others on the next host group (ls_cluster_regroup), because without it and the
+ * lost host the others can be no majority. */
 static int open_once(ls_trainer **out, const ls_trainer_options *o, bool *again, ls_error *err)
 {
     ls_error why = {0};
@@ -328,9 +327,9 @@ int ls_begin(ls_trainer *t, ls_error *err)
     return status;
 }
 
-/* Compares the final weights with the other members (processes of the run). If a member is lost
- * meanwhile, the others recover, save again and compare again. They save again because only the
- * first member saves the run, and after the loss another member can be the first. */
+/* Compares the final weights with the other members. If a member is lost meanwhile, the others
+ * recover, save again and compare again. They save again because only the first member saves the
+ * run, and after the loss another member can be the first. */
 static int compare_ends(ls_trainer *t, int status, ls_error *err)
 {
     int part_status = ls_members_end(t, status, err);

@@ -2,9 +2,7 @@
 /* The trainer: the state of a training run.
  *
  * Threads: one thread of the caller at a time, which calls.h checks. This thread is the
- * *coordinator*, which hands out work to the workers (engine/engine.h). Only `stop` may be set from
- * any thread at any time.
- */
+ * coordinator. Only `stop` may be set from any thread at any time. */
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
 

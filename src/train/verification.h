@@ -31,7 +31,7 @@ typedef struct verification {
     uint32_t last;     /* the replay in progress ends with this segment */
     bool replays[LS_CHAIN_MOST + 1];
     bool beyond; /* the replay went on beyond the end of the run */
-    /* what was added to the description in the file of weights after the training; 0: nothing */
+    /* threshold that was added to the file of weights after the training; 0: none */
     double threshold;
     /* numbers of steps, for the progress: that are replayed; that were replayed before the present
      * part; that the run had done at the beginning of this part */
@@ -39,7 +39,7 @@ typedef struct verification {
     uint64_t start_ns;
 } verification;
 
-/* ---- what was found (verify_found.c) --------------------------------------------------------- */
+/* ---- findings (verify_found.c) --------------------------------------------------------------- */
 
 /* Notes a difference at `place`, with a sentence. Only the first one counts. */
 void ls_verify_differs(verification *v, const char *place, const char *format, ...)
@@ -75,9 +75,9 @@ void ls_verify_checkpoint_path(char out[LS_PATH_BYTES], char name[LS_CHECKPOINT_
  */
 
 /* Removes members of `mine`, an object of the replay's receipt, that `theirs`, the same object of
- * the prover's, lacks because an earlier version wrote it: keys of the recipe and of evaluations,
- * which then have their defaults; metrics; and members that receipts have had only from a later
- * version on. `place`: name of the object in the receipt, "": the whole receipt. */
+ * the prover's, lacks because an earlier version wrote it: keys, which then have their defaults;
+ * metrics; and members that receipts have had only from a later version on. `place`: name of the
+ * object in the receipt, "": the whole receipt. */
 void ls_verify_leave_out(cJSON *mine, const cJSON *theirs, const char *place);
 /* Returns whether a receipt has a member that this version does not know, apart from keys of the
  * config; its place is then appended to `place`, which holds "". */

@@ -34,7 +34,7 @@ typedef struct ls_claim {
     char receipt[LS_PATH_BYTES]; /* path of the receipt, for messages; "": there is none */
     char weights[LS_PATH_BYTES]; /* path of the file of weights; "": there is none */
     ls_json *doc;                /* the receipt; NULL: there is none */
-    ls_json *own;                /* what the run's config.json says: recipe and evaluations; NULL */
+    ls_json *own;                /* the run's config.json: recipe and evaluations; NULL */
     ls_json *start;              /* the first record of the run; NULL: there is none */
     char *config;                /* text of the config for a replay */
     const char *library;         /* version of the kernels; NULL: unknown */

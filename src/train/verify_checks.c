@@ -94,7 +94,7 @@ static bool begins_run(const cJSON *record)
 /* Returns the object of a receipt that has the row's key, or should have it. */
 static const cJSON *object_of(const cJSON *part, const ls_config_key *row)
 {
-    return *row->group ? member(part, row->group) : part;
+    return *row->object ? member(part, row->object) : part;
 }
 
 /* Checks the keys that are members of both "recipe" and "evaluations", such as the number of epochs
@@ -108,8 +108,8 @@ static void check_members_of_both(verification *v)
             continue;
         const cJSON *here = member(object_of(member(receipt, "recipe"), row), row->key),
                     *there = member(object_of(member(receipt, "evaluations"), row), row->key);
-        snprintf(place, sizeof place, "%s.%s%s%s", here ? "evaluations" : "recipe", row->group,
-                 *row->group ? "." : "", row->key);
+        snprintf(place, sizeof place, "%s.%s%s%s", here ? "evaluations" : "recipe", row->object,
+                 *row->object ? "." : "", row->key);
         if (!here != !there)
             ls_verify_receipt_differs(v, place,
                                       here ? "is missing, and \"recipe\" has it"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a verification has found, and its place: the first difference, the segments and the states
- * (verification.h). */
+/* The findings of a verification, and their places: the first difference, the segments and the
+ * states (verification.h). */
 #include "train/verification.h"
 
 #include "engine/view.h"

@@ -4,7 +4,7 @@
  * Both are in the same order: the record of the start; for each epoch its steps, the epoch and its
  * evaluation; the end. So each record has a number, its *order*, and the two files are merged by
  * it. Keys that depend on devices and times (ls_record_key.varies) are not compared, nor are
- * records of faults, arrivals and resumes, because a replay has its own devices. */
+ * faults, arrivals and resumes. */
 #include "train/verify.h"
 
 #include "base/error.h"

@@ -14,9 +14,9 @@ static void overlook(cJSON *mine, const cJSON *theirs)
     for (const ls_config_key *row = ls_config_keys; row->key; row++) {
         cJSON *own = cJSON_GetObjectItemCaseSensitive(mine, "recipe");
         const cJSON *other = member(theirs, "recipe");
-        if (*row->group) {
-            own = cJSON_GetObjectItemCaseSensitive(own, row->group);
-            other = member(other, row->group);
+        if (*row->object) {
+            own = cJSON_GetObjectItemCaseSensitive(own, row->object);
+            other = member(other, row->object);
         }
         if (!row->begins || !own || !cJSON_IsObject(other))
             continue;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Compares the file of weights with the receipt, or with the end of a replay (verification.h).
  *
- * The file is the one that the program writes for these weights, byte by byte, with one exception:
- * `eval --keep` adds a threshold to the description of the model after the training. Such a file is
- * accepted if it is the program's file with the threshold, and the verdict names the threshold. */
+ * The file must be the one that the program writes for these weights, byte by byte, except for a
+ * threshold, which `eval --keep` adds to the description of the model; the verdict names it. */
 #include "train/verification.h"
 
 #include "base/error.h"

@@ -131,7 +131,7 @@ static int read_checkpoint(const family *f, blob *out, ls_error *err)
     must(weights != NULL, "get memory");
     const ls_tensors_in group[] = {{"", weights},
                                    {"optimizer/momentum_buffer/", weights + model->floats}};
-    rc = ls_safetensors_load_groups(group, 2, f->file[0].path, model, &corrupt_host, err);
+    rc = ls_safetensors_load_sets(group, 2, f->file[0].path, model, &corrupt_host, err);
     if (rc == LS_OK)
         blob_add(out, weights, 2 * model->floats * sizeof *weights);
     free(weights);

@@ -20,7 +20,7 @@ static void write_line(char *out, size_t size, const ls_config_key *row)
 {
     char text[32];
     const char *fallback = ls_config_default(text, row), *quote = *fallback == '"' ? "`" : "";
-    snprintf(out, size, "| `%s%s%s` | %s%s%s%s| %s |\n", row->group, *row->group ? "." : "",
+    snprintf(out, size, "| `%s%s%s` | %s%s%s%s| %s |\n", row->object, *row->object ? "." : "",
              row->key, quote, fallback, quote, *fallback ? " " : "", row->help);
 }
 
@@ -137,9 +137,9 @@ static void a_former_name_is_read_from_a_run_and_refused_from_a_user(void **stat
         snprintf(
             text, sizeof text,
             "{\"model\": {\"layers\": []}, \"optimizer\": {\"lr\": 1},\n%s%s%s \"%s\": %s%s%s}%s",
-            *row->group ? "\"" : "", row->group, *row->group ? "\": {" : "", row->former,
+            *row->object ? "\"" : "", row->object, *row->object ? "\": {" : "", row->former,
             row->choices ? "\"" : "", row->choices ? row->choices[1] : "7",
-            row->choices ? "\"" : "", *row->group ? "}" : "");
+            row->choices ? "\"" : "", *row->object ? "}" : "");
         ls_trainer_options options = {.config_text = text};
         assert_int_equal(ls_config_read(&c, &options, &err), LS_ECONFIG);
         snprintf(wanted, sizeof wanted, "the key \"%s\" is called \"%s\" now: rename it",
@@ -301,7 +301,7 @@ static void check_row(const ls_config *plain, const ls_config *cut, const ls_con
     char assignment[128], named[64];
     ls_config other;
     ls_error err;
-    snprintf(named, sizeof named, "%s%s%s", row->group, *row->group ? "." : "", row->key);
+    snprintf(named, sizeof named, "%s%s%s", row->object, *row->object ? "." : "", row->key);
     snprintf(assignment, sizeof assignment, "%s=%s", named, other_value(row));
     read_text(&other, rests ? resized : minimal, assignment);
     const int status = ls_config_same_recipe(&other, other.shards, rests ? cut : plain, &err);

@@ -161,7 +161,7 @@ static int count_missing(size_t i)
         if (row->begins || row->part == LS_NOT_RECIPE || strcmp(row->key, "model") == 0 ||
             (i > 0 && strcmp(ls_config_key_text(&w[1], &plain, row), text) == 0))
             continue;
-        snprintf(line, sizeof line, "%zu %s %s", i, *row->group ? row->group : "-", text);
+        snprintf(line, sizeof line, "%zu %s %s", i, *row->object ? row->object : "-", text);
         if (is_listed(line))
             continue;
         printf("not in %s:\n%s\n", DEFAULTS, line);

@@ -618,7 +618,7 @@ static void large_images_match_double_sums(void **state)
 
 enum { IN = 66, OUT = 33, UP = 9, ACROSS = 11, PADDED = ACROSS + 2, SOME = 5, EIGHT = 7 };
 
-/* A convolution of two groups, and memory for its results computed in two ways. */
+/* A convolution of two packets, and memory for its results computed in two ways. */
 typedef struct in_parts {
     _Alignas(64) float x[IN * UP * ACROSS * 16], padded[2 * IN * UP * PADDED * 16];
     _Alignas(64) float w[5 * IN * 9 * 8], b[40], d[2 * OUT * UP * ACROSS * 16];
@@ -688,11 +688,11 @@ static void sums_in_parts(const ls_lanes_kernels *k, in_parts *m, const ls_lanes
     int add = 0;
     memset(m->sums, 0, sizeof m->sums);
     k->conv_correlate(c, m->padded, g, 2, EIGHT, 0, SOME, 0, c->oh, m->sums[0], 0);
-    for (int group = 0; group < 2; group++)
+    for (int packet = 0; packet < 2; packet++)
         for (int y = 0; y < c->oh; y += 2, add = LS_LANES_RESUME) {
             ls_lanes_grad some = g;
-            some.d += group * g.group + y * g.row;
-            k->conv_correlate(c, m->padded + (ptrdiff_t)group * IN * UP * PADDED * 16, some, 1,
+            some.d += packet * g.packet + y * g.row;
+            k->conv_correlate(c, m->padded + (ptrdiff_t)packet * IN * UP * PADDED * 16, some, 1,
                               EIGHT, 0, SOME, y, y + 2 < c->oh ? y + 2 : c->oh, m->sums[1], add);
         }
     assert_memory_equal(m->sums[0], m->sums[1], sizeof m->sums[0]);

@@ -598,7 +598,7 @@ static void groups_are_read_back_bit_for_bit(void **state)
     /* The groups are read in another order than they were written, because the names decide. */
     const ls_tensors_in in[] = {{"variance.", got[2]}, {"", got[0]}, {"momentum.", got[1]}};
     must(write_groups(path, m, out, 3, NULL, &err), &err);
-    must(ls_safetensors_load_groups(in, 3, path, m, NULL, &err), &err);
+    must(ls_safetensors_load_sets(in, 3, path, m, NULL, &err), &err);
     assert_memory_equal(got[0], saved[0], bytes);
     for (int g = 1; g < 3; g++) {
         for (int i = 0; i < m->params; i++) {
@@ -651,20 +651,20 @@ static void groups_must_be_there_and_nothing_else(void **state)
     const ls_tensors_out out[] = {{"a.", small_weights}, {"b.", small_weights}};
     const ls_tensors_in in[] = {{"a.", a}, {"b.", b}, {"c.", b}};
     must(write_groups(path, m, out, 2, NULL, &err), &err);
-    must(ls_safetensors_load_groups(in, 2, path, m, NULL, &err), &err);
-    assert_int_equal(ls_safetensors_load_groups(in, 1, path, m, NULL, &err), LS_EDATA);
+    must(ls_safetensors_load_sets(in, 2, path, m, NULL, &err), &err);
+    assert_int_equal(ls_safetensors_load_sets(in, 1, path, m, NULL, &err), LS_EDATA);
     assert_non_null(strstr(err.text, "g: offset 8: tensor \"b.fc.weight\": the model has none of "
                                      "that name; is it the file of another model?"));
-    assert_int_equal(ls_safetensors_load_groups(in, 3, path, m, NULL, &err), LS_EDATA);
+    assert_int_equal(ls_safetensors_load_sets(in, 3, path, m, NULL, &err), LS_EDATA);
     assert_non_null(strstr(err.text, "there is no tensor \"c.fc.weight\""));
-    /* ls_safetensors_load converts F16; ls_safetensors_load_groups refuses it. */
+    /* ls_safetensors_load converts F16; ls_safetensors_load_sets refuses it. */
     path =
         write_file(&s,
                    "{\"a.fc.weight\":{\"dtype\":\"F16\",\"shape\":[3,2],\"data_offsets\":[0,12]},"
                    "\"a.fc.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[12,24]}}",
                    small_weights, 24);
     must(ls_safetensors_load(a, path, m, "a.", NULL, &err), &err);
-    assert_int_equal(ls_safetensors_load_groups(in, 1, path, m, NULL, &err), LS_EDATA);
+    assert_int_equal(ls_safetensors_load_sets(in, 1, path, m, NULL, &err), LS_EDATA);
     assert_non_null(
         strstr(err.text, "tensor \"a.fc.weight\": expected dtype F32; use another copy"));
     free_model(m);
@@ -698,7 +698,7 @@ static void a_state_comes_back_and_the_tensors_with_it(void **state)
     must(ls_safetensors_state(&text, path, NULL, &err), &err);
     assert_string_equal(text, about);
     ls_free(NULL, text);
-    must(ls_safetensors_load_groups(in, 2, path, m, NULL, &err), &err);
+    must(ls_safetensors_load_sets(in, 2, path, m, NULL, &err), &err);
     assert_memory_equal(a, small_weights, sizeof a);
     assert_memory_equal(b, small_weights, sizeof b);
     must(ls_safetensors_load(a, path, m, "", NULL, &err), &err); /* read as a file of weights */

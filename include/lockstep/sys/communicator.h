@@ -28,13 +28,12 @@
  * every rank returns LS_OK with the complete sum in its own memory, or none does.
  *
  * Failure: the first abort or time-out ends the group. Inside a call the ranks wait for each other
- * at barriers. Each barrier ends in one of three ways: released (all ranks have arrived), aborted,
- * or timed out. One atomic operation decides in which way, and therefore all ranks see the same
- * one. After a time-out the rank whose time limit passed first returns LS_ETIMEDOUT, and the other
- * ranks return LS_EABORTED. After an abort or a time-out, every later call of the group returns
- * LS_EABORTED at once.
- * Then the k workers that have not failed leave the group and join a *new* group with the same
- * shards, in which they are the ranks 0 … k − 1.
+ * at barriers. Each barrier is released (all ranks have arrived), aborted, or timed out; one atomic
+ * operation decides which, the same for all ranks. After a time-out the rank whose time limit
+ * passed first returns LS_ETIMEDOUT, and the other ranks return LS_EABORTED. After an abort or a
+ * time-out, every later call of the group returns LS_EABORTED at once. Then the k workers that have
+ * not failed leave the group and join a *new* group with the same shards, in which they are the
+ * ranks 0 … k − 1.
  *
  * Stalled ranks: a rank can stall inside a call and continue after the group has ended. At its next
  * barrier the rank notices the end, and accesses no other rank's memory afterwards. Two rules make
@@ -43,9 +42,8 @@
  * - The group is destroyed only after every rank has left it. If a rank never returns, the caller
  *   never frees the group and that rank's communicator.
  * - An array that was an argument of all_reduce or merge_ready (partial sums, totals) stays
- *   unchanged and allocated until no rank can read it any more. A rank does not read it any more
- *   after its call of all_reduce has returned, or after may_read has returned 0 for that rank.
- */
+ *   unchanged and allocated until no rank can read it any more. A rank cannot read it any more when
+ *   its call of all_reduce has returned, or may_read has returned 0 for it. */
 #ifndef LOCKSTEP_SYS_COMMUNICATOR_H
 #define LOCKSTEP_SYS_COMMUNICATOR_H
 

@@ -5,7 +5,7 @@
  * header is unstable; LS_PLUGIN_ABI is its version. A back end is one `ls_backend`, a table of
  * functions that opens devices. A device has a table of functions too: it allocates memory and
  * creates *ops*, the operations of a model. The rest of the library uses devices only through these
- * tables, and calls no vendor library.
+ * tables.
  *
  * Terms: a *row* is one example of the data, such as an image. (A line of pixels is not called a
  * row here.) A *minibatch* is the set of rows of one training step. A minibatch is cut into
@@ -55,8 +55,7 @@
  * work is done. `sync` reports the errors of this work. NULL is the device's default stream.
  * Slots: a *slot* is a pointer to a function in one of the tables. (But the array `slot` of
  * ls_op_buffers contains the optimizer's state.) A slot must be set unless its comment says that it
- * is optional; an optional slot may be NULL.
- */
+ * is optional; an optional slot may be NULL. */
 #ifndef LOCKSTEP_SYS_PLUGIN_H
 #define LOCKSTEP_SYS_PLUGIN_H
 
@@ -631,7 +630,7 @@ typedef struct ls_device_info {
     char model[96];      /* product name: "AMD EPYC …", "NVIDIA H200" */
     char isa[32];        /* instruction set, on which the bits of results depend, such as "sm_90" */
     char library[96];    /* libraries that compute, with versions: "cuDNN 9.8.0" */
-    unsigned flags;      /* bits LS_DEVICE_… */
+    unsigned flags;      /* bits LS_DEVICE_* */
     size_t memory_bytes; /* total memory of the device in bytes; 0: unknown */
     int threads;         /* number of threads with which a worker computes on a CPU (its *team*); 1
                           * on other devices */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The transport table: how messages travel between the processes of a run (its *members*), which
- * are on one host or several.
- *
- * A *transport* is the code that carries the messages, for example over TCP or MPI. It is one table
+/* The transport table: how messages travel between the processes of a run (its *members*), on one
+ * host or several. A *transport* carries the messages, for example over TCP or MPI: it is one table
  * of functions, ls_transport. A *wire* is an open connection of this process to all other members.
  * The transport's `open` creates a wire. This header is for authors of transports. The header is
  * unstable: any version may change it. A transport only moves messages between pairs of members.
@@ -17,18 +15,16 @@
  *     close             ends the wire, together with the other members
  *     abort             ends the wire at once, without the other members
  *
- * Threads: one thread at a time calls the functions of a wire, from open to close. Therefore an
+ * Threads: one thread at a time calls the functions of a wire, from open to close. Therefore a
  * transport need not be thread-safe.
  * Waiting: only open, close and regroup may wait for another member. post returns at once, and poll
  * at the end of its timeout at the latest. If `open` or `close` takes too long, the caller abandons
- * the thread that is inside the call. This thread can continue after the caller has freed its own
- * memory. Therefore a transport allocates its memory from the C library (malloc), and does not use
- * memory of the caller.
+ * the thread that is inside the call, which can continue after the caller has freed its own memory.
+ * Therefore a transport allocates its memory by malloc, and does not use memory of the caller.
  * Order: between two members there are LS_TRANSPORT_CHANNELS independent *channels*. Messages on
  * one channel from one member to another arrive in the order in which they were posted. The posted
  * receives get them in this order. There is no order between messages on different channels or of
- * different pairs of members.
- */
+ * different pairs of members. */
 #ifndef LOCKSTEP_SYS_TRANSPORT_H
 #define LOCKSTEP_SYS_TRANSPORT_H
 
@@ -73,10 +69,10 @@ typedef struct ls_arrival {
 /* Options of open. */
 typedef struct ls_wire_options {
     size_t size; /* sizeof(ls_wire_options) */
-    /* The group of processes to join, as the transport defines it. For "mpi" it is the address of
-     * an MPI_Comm, which the transport duplicates; the program must have called MPI_Init_thread
-     * with MPI_THREAD_MULTIPLE, or with MPI_THREAD_SERIALIZED if it makes no MPI call while the
-     * wire is open. NULL: all processes that the launcher started. */
+    /* The processes to join, as the transport defines them. For "mpi" it is the address of an
+     * MPI_Comm, which the transport duplicates; the program must have called MPI_Init_thread with
+     * MPI_THREAD_MULTIPLE, or with MPI_THREAD_SERIALIZED if it makes no MPI call while the wire is
+     * open. NULL: all processes that the launcher started. */
     const void *place;
     int regroups; /* non-zero: the caller may call `regroup` later, and the transport must prepare
                    * for this */
@@ -167,20 +163,19 @@ struct ls_transport {
      * free memory that a transfer in progress can still access. Returns non-zero if a transfer can
      * still access its data, and 0 otherwise. */
     int (*abort)(ls_wire *wire);
-    /* Optional. Called after post or poll failed. The members that can reach each other agree on
-     * the group that continues. Every member of that group gets a new wire to the others. The
-     * members of the group get new numbers without gaps, in the sequence of their old numbers. If
-     * the run falls into parts that cannot reach each other, at most one part continues: the part
-     * with more than half of the old members, or the part with exactly half of them that contains
-     * the member with the lowest old number. After regroup, successful or not, the caller aborts
-     * the old wire. `abort` must return 0 in a transport that has `regroup`. Returns within a few
-     * times deadline_ns or within a few seconds, whichever is less.
-     * If how->arrival is set, the caller can call regroup although no member was lost, and the new
-     * group can contain the arriving process. The new group lacks the arriving process if that
-     * process, or a member that knows of it, is lost during the call, or if the arriving process
-     * and a member do not reach each other. It lacks no member for the sake of the arriving
-     * process. Errors: LS_ESTALLED (this part does not continue, or there was no agreement in
-     * time), LS_EUNSUPPORTED (the wire was opened without `regroups`), LS_ENOMEM. */
+    /* Optional. Called after post or poll failed. The members that can reach each other agree which
+     * of them continue. Each of these gets a new wire to the others, and they get new numbers
+     * without gaps, in the sequence of their old numbers. If the run falls into parts that cannot
+     * reach each other, at most one part continues: the part with more than half of the old
+     * members, or the part with exactly half of them that contains the member with the lowest old
+     * number. After regroup, successful or not, the caller aborts the old wire. `abort` must return
+     * 0 in a transport that has `regroup`. Returns within a few times deadline_ns or within a few
+     * seconds, whichever is less. If how->arrival is set, the caller can call regroup although no
+     * member was lost, and the arriving process can become a member. It does not if it, or a member
+     * that knows of it, is lost during the call, or if it and a member do not reach each other. No
+     * member is left out for its sake. Errors: LS_ESTALLED (this part does not continue, or there
+     * was no agreement in time), LS_EUNSUPPORTED (the wire was opened without `regroups`),
+     * LS_ENOMEM. */
     int (*regroup)(ls_wire **out, ls_wire *wire, const ls_regroup *how, ls_error *err);
     /* Optional; needs regroup. Returns the number of processes that wait at this member and may be
      * admitted in the round `round`, a number that increases by one from one opportunity for

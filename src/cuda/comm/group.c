@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A group of CUDA devices, and the functions that the ways of merging share. A *rank* is a worker
- * of this process. A *merge* adds the *partial sums* of the gradient that the ranks have computed,
- * and gives every rank the total. A *stage* is memory for partial sums of other GPUs (group.h). */
+/* A group of CUDA devices, and the functions that the ways of merging share. A *stage* is memory
+ * for partial sums of other GPUs (group.h). */
 #include "cuda/comm/group.h"
 
 #include <pthread.h>

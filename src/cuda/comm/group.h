@@ -1,32 +1,27 @@
 /* SPDX-License-Identifier: MIT */
-/* The communicators of CUDA devices: the field `communicators` of the device table. A *rank* is a
- * worker of this process in the group of workers that compute a step together. A *partial sum* is
- * the sum of the gradients of adjacent shards (parts of the minibatch). A *merge* adds the partial
- * sums of all ranks along the shard tree (merge/tree.h), a fixed binary tree over the shards, and
- * gives every rank the total. A *node* is a sum at a node of this tree. The *arena* is the array of
- * floats that is merged: the gradients of all parameters. An event *passes* when it completes, that
- * is, when the work that was enqueued before the event is done.
+/* The communicators of CUDA devices: the field `communicators` of the device table.
+ * <lockstep/sys/communicator.h> and merge/group.h define the terms. A *node* is a sum at a node of
+ * the shard tree. An event *passes* when it completes, that is, when the work that was enqueued
+ * before the event is done.
  *
  *     ordered   the same bits on any number of workers, however they share GPUs
  *     nccl      NCCL's all-reduce, overlapped with the backward pass; the bits depend on the number
  *               of workers, and each worker needs a GPU of its own
  *     local     as `ordered`, for workers that share one GPU; refuses other groups
  *
- * All three use the same group (merge/group.h) and differ in how a merge is enqueued (ls_cuda_way).
- * A *meeting* is a barrier of all ranks of the group (sync/barrier.h). The work of a merge for one
- * rank is as follows. `compute` is the stream that produces the rank's partial sums; `ready` and
- * `whole` are events (ls_cuda_rank).
+ * All three use the same group and differ in how a merge is enqueued (ls_cuda_way). The work of a
+ * merge for one rank is as follows. `compute` is the stream that produces the rank's partial sums;
+ * `ready` and `whole` are events (ls_cuda_rank).
  *
  *     before the first meeting: record `ready` on compute
  *     enqueue: wait for the events of the other ranks, sum and copy; record `whole`
- *     the rank's thread waits for `whole`, then for the last meeting (the *commit point*)
+ *     the rank's thread waits for `whole`, then for the last meeting (the commit point)
  *
  * The thread waits for its own GPU before the commit point, because LS_OK promises that every rank
- * has the whole sum. A group of one rank has no meetings and waits for nothing. A *bucket* is a
- * part of the arena. With `nccl`, and over several processes, buckets may be enqueued before the
- * first meeting (ls_cuda_comm_go_ahead); this is called *ahead*. Over several processes
- * (*members*), each process computes its own nodes of the shard tree. These are then merged with
- * the other processes' nodes (hosts.c).
+ * has the whole sum. A group of one rank has no meetings and waits for nothing. With `nccl`, and
+ * over several processes, buckets may be enqueued before the first meeting (ls_cuda_comm_go_ahead);
+ * this is called *ahead*. Over several processes, each process computes its own nodes of the shard
+ * tree. These are then merged with the other processes' nodes (hosts.c).
  *
  * A rank that fails aborts the group, and then waits until the work that it has enqueued has ended.
  * After that the rank accesses no other rank's memory, and says so in the flag `reading`

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Merging over several processes, each of which has GPUs of its own. A *rank* is a worker of this
- * process. A *merge* adds the *partial sums* of the gradient that the ranks have computed. The
- * *arena* is the array that is merged, and a *bucket* is a part of it. A *node* is a sum at a node
- * of the shard tree, the fixed binary tree that gives the order of additions. The event `whole`
- * passes when a rank's work of the merge is done (group.h).
+/* Merging over several processes, each of which has GPUs of its own. group.h explains the terms.
  *
  *     the process's nodes of the shard tree, on its GPUs      as in one process (ls_cuda_way)
  *     → host memory, which is pinned                          each rank copies its share (chunk)

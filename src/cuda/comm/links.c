@@ -296,11 +296,9 @@ static int links_await(ls_cuda_links *l, int rank, const char *what, uint64_t de
 /* Creates the rank's communicator. Afterwards the watchdog can abort it at any time.
  *
  * The communicator is non-blocking, although NCCL then creates a thread for each group of calls,
- * which takes some 20 µs. A call of a blocking communicator waits until the peers are connected, so
- * with a lost peer it does not return. The rank holds the link's lock during the call, so the
- * watchdog could not take the communicator to abort it. An abort without the lock would free the
- * communicator while the rank's call uses it. With a non-blocking communicator every call returns
- * at once, and the rank polls without the lock (links_await). */
+ * which takes some 20 µs. With a lost peer a call of a blocking one would not return, while the
+ * rank holds the link's lock, without which the watchdog must not abort the communicator. Calls of
+ * a non-blocking one return at once, and the rank polls without the lock (links_await). */
 static int make_comm(ls_cuda_links *l, int rank, ls_cuda_peer peer, ls_error *err)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;

@@ -1,15 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The calls of a communicator: joining and leaving, the first collective call, all_reduce and
- * merge_ready. Also the tables of the communicators.
- *
- * Words, as in group.h:
- *
- *     rank          a worker of this process
- *     partial sum   the sum of the gradients that a rank has computed, or of a part of them
- *     merge         adds the partial sums of all ranks and gives every rank the total
- *     bucket        a part of a gradient; it can be enqueued *ahead*, that is before all_reduce
- *     `ready`       event: a rank's partial sums are complete
- *     `whole`       event: a rank's enqueued work of the merge is done */
+ * merge_ready. Also the tables of the communicators. */
 #include "base/clock.h"
 #include "cuda/comm/group.h"
 

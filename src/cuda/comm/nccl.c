@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Merging with NCCL's all-reduce, in NCCL's order of additions, for workers that have a GPU each.
- * A *rank* is a worker of this process. A *merge* adds the *partial sums* of the gradient that the
- * ranks have computed. The *arena* is the array that is merged, and a *bucket* is a part of it. A
- * *meeting* is a barrier of all ranks (group.h).
  *
  * The arena is reduced bucket after bucket on the communication stream, each bucket after an event
  * of the compute stream. A rank with several partial sums first adds them up into its total.

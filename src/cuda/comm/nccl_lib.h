@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* NCCL, NVIDIA's library that moves and adds data of several GPUs. The plugin loads NCCL when
- * several GPUs merge, and is not linked with it. A program that uses one GPU therefore can load
- * another copy of NCCL later, as PyTorch does: the loader would give it the plugin's copy, which
- * may lack functions that it needs. Tests link a test double of NCCL instead
+ * several GPUs merge, and is not linked with it. A program that uses one GPU can therefore load
+ * another copy of NCCL later, as PyTorch does. Tests link a test double of NCCL instead
  * (tests/doubles/nccl_comm.c). */
 #ifndef CUDA_COMM_NCCL_LIB_H
 #define CUDA_COMM_NCCL_LIB_H

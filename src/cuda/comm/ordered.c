@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Merging in tree order on several GPUs, each with one worker or more. NCCL moves the data; a
- * kernel of this back end adds. A *rank* is a worker of this process; the lowest rank on a GPU is
- * the GPU's *leader*. A *merge* adds the *partial sums* of the gradient that the ranks have
- * computed, in the order of a fixed binary tree (the shard tree). The *arena* is the array that is
- * merged. The event `ready` passes when a rank's partial sums are complete, and `whole` when a
- * rank's work of the merge is done (group.h).
+ * kernel of this back end adds. The lowest rank on a GPU is the GPU's *leader*; group.h explains
+ * the other terms.
  *
  * Each GPU owns a *chunk*, its share of the arena. The leader of the GPU's workers enqueues all of
  * the GPU's merging work on its communication stream. The work begins after the events `ready` of
@@ -22,9 +19,9 @@
  * are. The workers that are not leaders enqueue no merging work. When such a worker has reached the
  * commit point (the merge's last meeting), its leader's `whole` has passed.
  *
- * The leader receives the other GPUs' partial sums of its chunk into its *stage*. The stage grows
- * only when the split of the shards among the ranks changes, and before any work of the merge is
- * enqueued, so that memory is never allocated while NCCL runs. */
+ * The leader receives the other GPUs' partial sums of its chunk into its stage (group.h). The stage
+ * grows only when the split of the shards among the ranks changes, and before any work of the merge
+ * is enqueued, so that memory is never allocated while NCCL runs. */
 #include "cuda/comm/group.h"
 
 /* Computes the range of the chunk that a GPU owns. */

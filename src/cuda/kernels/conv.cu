@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* Convolutions of few channels, usually the first of a network: forward with bias, relu and pool,
- * and the gradient of the weights. kernels.h says in which order they add. Tensor cores multiply 4
- * or 8 channels at once, so the libraries first copy an image of one channel to one of 4 or 8, and
- * they store the result before it is pooled. These kernels do neither.
+ * and the gradient of the weights. kernels.h says in which order they add. The libraries first copy
+ * an image of one channel to one of 4 or 8, for tensor cores, and store the result before it is
+ * pooled. These kernels do neither.
  *
- * A thread computes V adjacent output channels (a *chunk*) for quads of 2 × 2 pixels. The number of
- * output channels is a multiple of V. In a block,
- * threadIdx.x counts the chunks of a tile, and threadIdx.y counts lanes. `K3` is true for filters
- * of 3 × 3 with stride 1: then a thread keeps the 4 × 4 pixels under a quad in registers. */
+ * A thread computes a chunk of V output channels for quads of 2 × 2 pixels. The number of output
+ * channels is a multiple of V. In a block, threadIdx.x counts the chunks of a tile, and threadIdx.y
+ * counts lanes. `K3` is true for filters of 3 × 3 with stride 1: then a thread keeps the 4 × 4
+ * pixels under a quad in registers. */
 #include "cuda/kernels/kernels.cuh"
 
 enum {
     V = 4,    /* channels of a thread */
     TILE = 8, /* largest number of chunks of a block */
     LANES = LS_K_CONV_LANES,
-    GROUP = 9, /* number of taps whose gradients a thread of few_channels_partial computes */
+    TAPS = 9, /* number of taps whose gradients a thread of few_channels_partial computes */
     FORWARD_QUADS = 2, /* quads of a thread of few_channels_forward */
     FINISH = 8         /* weights of a block of few_channels_finish */
 };
@@ -344,8 +344,8 @@ __device__ static void gradient_at(float g[V], const quad_gradient &of, const gr
         g[v] = y[v] > 0 ? g[v] : 0;
 }
 
-/* A thread's sums: of GROUP taps, then of the bias. */
-typedef float gradient_sums[GROUP + 1][V];
+/* A thread's sums: of TAPS taps, then of the bias. */
+typedef float gradient_sums[TAPS + 1][V];
 
 __device__ static void add_product(gradient_sums &sum, int tap, const float g[V], float x)
 {
@@ -354,23 +354,23 @@ __device__ static void add_product(gradient_sums &sum, int tap, const float g[V]
         sum[tap][v] = fmaf(g[v], x, sum[tap][v]);
 }
 
-/* Taps of a group: line, column (8 bits each) and channel. NO_TAP: the tap does not exist. */
+/* Taps of a thread block: line, column (8 bits each), channel. NO_TAP: the tap does not exist. */
 enum { NO_TAP = 1 << 30 };
-struct group_room {
-    int tap[GROUP];
+struct taps_room {
+    int tap[TAPS];
 };
 
-__device__ static void find_group(group_room &room, const conv &s)
+__device__ static void find_taps(taps_room &room, const conv &s)
 {
     const int t = (int)(threadIdx.y * blockDim.x + threadIdx.x), plane = s.k.kh * s.k.kw;
-    if (t >= GROUP)
+    if (t >= TAPS)
         return;
-    const int tap = (int)blockIdx.z * GROUP + t, c = tap / plane, rest = tap - c * plane;
+    const int tap = (int)blockIdx.z * TAPS + t, c = tap / plane, rest = tap - c * plane;
     const int line = rest / s.k.kw, column = rest - line * s.k.kw;
     room.tap[t] = tap < (int)s.taps ? c << 16 | line << 8 | column : (int)NO_TAP;
 }
 
-/* Adds the product of tap t of a group for pixel p of a quad. */
+/* Adds the product of tap t for pixel p of a quad. */
 __device__ static void add_any_tap(gradient_sums &sum, int t, int tap, const float g[V],
                                    const void *x, const conv &s, const quad &q, int p)
 {
@@ -382,7 +382,7 @@ __device__ static void add_any_tap(gradient_sums &sum, int t, int tap, const flo
 template <bool K3>
 __device__ static void add_quad(gradient_sums &sum, const void *x, const gradient_of &from,
                                 const conv &s, uint32_t number, uint32_t chunk,
-                                const group_room &group)
+                                const taps_room &taps)
 {
     const quad q = quad_at(s, number);
     quad_gradient of = {};
@@ -396,21 +396,21 @@ __device__ static void add_quad(gradient_sums &sum, const void *x, const gradien
         float g[V];
         gradient_at(g, of, from, s, q, p, chunk);
 #pragma unroll
-        for (int t = 0; t < GROUP; t++) {
+        for (int t = 0; t < TAPS; t++) {
             if constexpr (K3)
                 add_product(sum, t, g, patch[(p / 2 + t / 3) * 4 + p % 2 + t % 3]);
             else
-                add_any_tap(sum, t, group.tap[t], g, x, s, q, p);
+                add_any_tap(sum, t, taps.tap[t], g, x, s, q, p);
         }
         for (int v = 0; v < V; v++)
-            sum[GROUP][v] += g[v];
+            sum[TAPS][v] += g[v];
     }
 }
 
 /* The sums of all threads of a block. A row is longer than the number of threads so that rows begin
  * in different banks. */
 struct sums_room {
-    float row[(GROUP + 1) * V][LANES * TILE + 8];
+    float row[(TAPS + 1) * V][LANES * TILE + 8];
 };
 
 /* Adds up the lanes, and stores the sums of the slice: gradients of the weights in their order in
@@ -419,41 +419,41 @@ __device__ static void put_slice(float *partial, const sums_room &room, const co
 {
     const uint32_t weights = (uint32_t)s.k.out * s.taps, plane = (uint32_t)(s.k.kh * s.k.kw);
     float *to = partial + (size_t)blockIdx.x * (weights + (uint32_t)s.k.out);
-    for (uint32_t n = threadIdx.y; n < (GROUP + 1) * V; n += LANES) {
+    for (uint32_t n = threadIdx.y; n < (TAPS + 1) * V; n += LANES) {
         const uint32_t o = chunk_of_thread() * V + n % V, t = n / V;
-        const uint32_t tap = blockIdx.z * GROUP + t, c = tap / plane;
+        const uint32_t tap = blockIdx.z * TAPS + t, c = tap / plane;
         float sum = 0;
 #pragma unroll 8
         for (uint32_t lane = 0; lane < LANES; lane++)
             sum += room.row[n][lane * blockDim.x + threadIdx.x];
         if (o >= (uint32_t)s.k.out)
             continue;
-        if (t < GROUP && tap < s.taps)
+        if (t < TAPS && tap < s.taps)
             to[o * s.taps + (tap - c * plane) * (uint32_t)s.k.c + c] = sum;
-        else if (t == GROUP && blockIdx.z == 0)
+        else if (t == TAPS && blockIdx.z == 0)
             to[weights + o] = sum;
     }
 }
 
-/* Computes the sums of a slice (blockIdx.x) for a tile of channels (y) and a group of taps (z). */
+/* Computes the sums of a slice (blockIdx.x) for a tile of channels (y) and TAPS taps (z). */
 template <bool K3>
 __global__ static void LEAN few_channels_partial(float *partial, const void *x,
                                                  const gradient_of from,
                                                  const __grid_constant__ conv s)
 {
     __shared__ sums_room room;
-    __shared__ group_room group;
+    __shared__ taps_room taps;
     const uint32_t chunk = chunk_of_thread(), end = min((blockIdx.x + 1) * LANES * s.each, s.quads);
     gradient_sums sum = {};
     if constexpr (!K3) {
-        find_group(group, s);
+        find_taps(taps, s);
         __syncthreads();
     }
     for (uint32_t n = blockIdx.x * LANES * s.each + threadIdx.y; chunk < s.chunks && n < end;
          n += LANES)
-        add_quad<K3>(sum, x, from, s, n, chunk, group);
+        add_quad<K3>(sum, x, from, s, n, chunk, taps);
 #pragma unroll
-    for (int n = 0; n < (GROUP + 1) * V; n++)
+    for (int n = 0; n < (TAPS + 1) * V; n++)
         room.row[n][threadIdx.y * blockDim.x + threadIdx.x] = sum[n / V][n % V];
     __syncthreads();
     put_slice(partial, room, s);
@@ -499,7 +499,7 @@ cudaError_t ls_k_conv_weights(const ls_k_conv_grad *g, const ls_k_conv *k, cudaS
 {
     const conv s = conv_of(k);
     const dim3 tile = tile_of(s);
-    const dim3 grid(slices_of(s), ceil_of(s.chunks, tile.x), ceil_of(s.taps, GROUP));
+    const dim3 grid(slices_of(s), ceil_of(s.chunks, tile.x), ceil_of(s.taps, TAPS));
     const gradient_of from = {g->dy, g->y, g->bits};
     const uint32_t gradients = gradients_of(k);
     if (is_refused(k))

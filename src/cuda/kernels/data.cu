@@ -8,7 +8,7 @@
 
 enum { AUGMENT = 3, AUGMENT_MORE = 5, AUGMENT_PART = 6 /* random streams, as in base/rng.h */ };
 
-/* ---- gather: one thread block per row (example) ---------------------------------------------- */
+/* ---- gather: one thread block per row -------------------------------------------------------- */
 
 struct shift {
     int down, right, mirror;

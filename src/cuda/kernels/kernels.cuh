@@ -39,9 +39,9 @@ static inline int ls_wide(int c, size_t value_bytes)
 }
 
 /* Returns the *tile*, the shape of a thread block, for c channels in chunks of V. x is the number
- * of adjacent chunks, at most 8, chosen so that the tiles have nearly equal sizes. y is the number
- * of positions, a power of two. The tile depends only on c and V, and therefore the order of sums
- * depends only on c and V. */
+ * of adjacent chunks, at most 8, chosen so that the tiles have nearly equal sizes; y is the number
+ * of positions, a power of two. The tile, and with it the order of sums, depends only on c and
+ * V. */
 static inline dim3 ls_tile_of(int c, int V)
 {
     const unsigned chunks = (unsigned)(c / V);
@@ -64,9 +64,8 @@ static inline dim3 ls_over(size_t m, int c, int V)
 /* ---- division by a number that the host knows ------------------------------------------------ */
 
 /* Divides n below 2³¹ by d with a multiplication and a shift. The factor is 2^(31 + l) / d, rounded
- * up, where 2^l is at least d. Rounding up adds less than 1 to the factor. Therefore the product's
- * error after the shift is less than n / 2^(31 + l). This is below 1 / d, which cannot change the
- * quotient. */
+ * up, where 2^l ≥ d. Rounding adds less than 1 to it, so the product's error after the shift is
+ * less than n / 2^(31 + l) < 1 / d, which cannot change the quotient. */
 struct ls_divisor {
     uint32_t d, factor, shift;
 };
@@ -287,25 +286,25 @@ template <int Q> struct ls_lanes_room {
 template <int Q>
 __device__ static inline void ls_add_lanes(const float value[Q], ls_lanes_room<Q> &room)
 {
-    const uint32_t x = blockDim.x, groups = blockDim.y / Q;
-    const uint32_t q = threadIdx.y % Q, group = threadIdx.y / Q;
+    const uint32_t x = blockDim.x, parts = blockDim.y / Q;
+    const uint32_t q = threadIdx.y % Q, part = threadIdx.y / Q;
     for (int k = 0; k < Q; k++)
         room.row[k][threadIdx.y * x + threadIdx.x] = value[k];
     __syncthreads();
     float sum = 0;
     for (int n = 0; n < Q; n++)
-        sum += room.row[q][(group + n * groups) * x + threadIdx.x];
+        sum += room.row[q][(part + n * parts) * x + threadIdx.x];
     /* No barrier is needed before this store, because no other thread reads the value that this
      * thread replaces. */
-    room.row[q][group * x + threadIdx.x] = sum;
+    room.row[q][part * x + threadIdx.x] = sum;
     __syncthreads();
 }
 
 template <int Q> __device__ static inline float ls_total_of(const ls_lanes_room<Q> &room, int q)
 {
     float sum = 0;
-    for (uint32_t group = 0; group < blockDim.y / Q; group++)
-        sum += room.row[q][group * blockDim.x + threadIdx.x];
+    for (uint32_t part = 0; part < blockDim.y / Q; part++)
+        sum += room.row[q][part * blockDim.x + threadIdx.x];
     return sum;
 }
 

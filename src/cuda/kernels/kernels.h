@@ -4,10 +4,10 @@
  * All pointers are to device memory unless a comment says "host". Tensors are fp32. If a function
  * has a parameter or field `half`, its void pointers are bf16 tensors when `half` is non-zero. (A
  * bf16 number is a uint16_t: the upper half of an fp32 number, rounded to nearest, ties to even.)
- * All computations are in fp32 in either case. A *row* is an example of the batch. `m × c` is a
- * channels-last tensor: m *positions* (rows · h · w) of c values. "a ← b" means that b overwrites
- * a; "a ← or, with `add`, += b" means that b is added to a if `add` is non-zero. A comment that
- * begins with such a formula says what the function's kernels compute.
+ * All computations are in fp32 in either case. `m × c` is a channels-last tensor: m *positions*
+ * (rows · h · w) of c values. "a ← b" means that b overwrites a; "a ← or, with `add`, += b" means
+ * that b is added to a if `add` is non-zero. A comment that begins with such a formula says what
+ * the function's kernels compute.
  *
  * The order of each sum depends on the shapes alone, not on the grid or the GPU. No kernel uses
  * atomics on floats. (Digests are sums of integers, which are the same in any order.) The
@@ -17,8 +17,7 @@
  * tests/doubles/kernels_cpu*.c. (The twin of an op, ls_op_desc.twin, is another thing.) Tests link
  * the twins to run the back end without a GPU. On a GPU, tests compare each kernel with its twin.
  * Structures whose address is passed are in host memory; the function copies them before it
- * returns.
- */
+ * returns. */
 #ifndef CUDA_KERNELS_KERNELS_H
 #define CUDA_KERNELS_KERNELS_H
 
@@ -123,11 +122,11 @@ typedef enum ls_k_curve {
     LS_K_TANH,
     LS_K_GELU,
     LS_K_SILU,
-    LS_K_CLAMP,        /* of shape.least and shape.most */
-    LS_K_HARD_SIGMOID, /* of shape.slope and shape.offset */
+    LS_K_CLAMP,        /* uses shape.least and shape.most */
+    LS_K_HARD_SIGMOID, /* uses shape.slope and shape.offset */
     LS_K_HARD_SWISH,
     LS_K_GELU_TANH,
-    LS_K_AFFINE /* of shape.slope and shape.offset */
+    LS_K_AFFINE /* uses shape.slope and shape.offset */
 } ls_k_curve;
 /* Numbers of a curve, which the curves that do not use them ignore. */
 typedef struct ls_k_shape {
@@ -248,10 +247,10 @@ cudaError_t ls_k_quads_back(void *dx, float *bias_sum, int add, const void *dy, 
 
 /* ---- convolutions of few channels ------------------------------------------------------------ */
 
-/* A convolution of x, which has at most LS_K_CONV_CHANNELS channels (usually images), with one
- * group of channels, at most LS_K_CONV_TAPS taps, and a multiple of 4 output channels. A *tap* is a
- * pixel of the filter in one channel. Taps are counted channel by channel, in a channel line by
- * line: tap t = (channel · kh + line) · kw + column. The weights are [out][kh][kw][c].
+/* A convolution of x, which has at most LS_K_CONV_CHANNELS channels (usually images), with
+ * groups = 1, at most LS_K_CONV_TAPS taps, and a multiple of 4 output channels. A *tap* is a pixel
+ * of the filter in one channel. Taps are counted channel by channel, in a channel line by line: tap
+ * t = (channel · kh + line) · kw + column. The weights are [out][kh][kw][c].
  *
  * The kernels work on *quads*, 2 × 2 adjacent pixels of the result, which are also the windows that
  * are pooled. Quads are counted row by row, in a row line by line. A quad that reaches over the
@@ -437,7 +436,7 @@ typedef struct ls_k_vector_loss {
 
 cudaError_t ls_k_vector_loss_of(const ls_k_vector_loss *loss, cudaStream_t stream);
 
-/* ---- updates of arenas; an arena is one array of all parameters, or of all gradients --------- */
+/* ---- updates of arenas ---------------------------------------------------------------------- */
 
 /* Decides whether and how an optimizer's update is applied. `loss` and `skip` are the fields
  * `guard` and `skip` of ls_op_buffers in plugin.h. If `loss` and `skip` are NULL, each update is
@@ -507,8 +506,8 @@ enum { LS_K_STACK = 16 }; /* largest number of values on the stack of ls_k_add_a
 /* out[i] ← the sum of in[k][i], k < count, for i < floats, in the order of a binary tree. `order`
  * is the tree in postfix form: 2·count − 1 elements that leave one value on the stack. The stack
  * holds at most LS_K_STACK values. `in` and `order` are host arrays, which the function copies
- * before it returns. `out` may be one of `in`. Any number of floats and any alignment is allowed;
- * 16-byte alignment is fastest. */
+ * before it returns. `out` may be one of `in`. Any number of floats and any alignment is
+ * allowed. */
 cudaError_t ls_k_add_arenas(float *out, const float *const *in, int count, const uint8_t *order,
                             size_t floats, cudaStream_t stream);
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Losses. A row is an example of the batch. Softmax and cross-entropy: a thread computes a row if
- * there are at most FEW classes, else a warp does. Only the number of classes decides this. A
- * second kernel adds the losses of the rows, in an order that depends only on their number. If
- * there are at most FEW classes and ONE_BLOCK rows, one kernel does both, with the same bits. */
+/* Losses. Softmax and cross-entropy: a thread computes a row if there are at most FEW classes, else
+ * a warp does. A second kernel adds the losses of the rows, in an order that depends only on their
+ * number. With at most FEW classes and ONE_BLOCK rows one kernel does both, with the same bits. */
 #include "cuda/kernels/kernels.cuh"
 
 enum { WARP = 32, SUM_THREADS = 256, FEW = 32 /* classes */, ONE_BLOCK = 512 /* rows */ };

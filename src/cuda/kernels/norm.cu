@@ -3,10 +3,9 @@
  * such sums. Also layer norm.
  *
  * The order of a sum. Positions are divided into blocks of LS_K_BLOCK. A *lane* is the threads with
- * the same threadIdx.y. A *tile* is the shape of a thread block (ls_tile_of), and a *chunk* is the
- * V adjacent channels that a thread processes. Within a block of positions, lane y of a tile adds
- * positions y, y + lanes, …. Then the sums of the lanes are added up (ls_add_lanes): lanes that are
- * `lanes / Q` apart form a group; the lanes of each group are added, and then the groups in
+ * the same threadIdx.y. Tiles and chunks are those of kernels.cuh. Within a block of positions,
+ * lane y of a tile adds positions y, y + lanes, …. Then the sums of the lanes are added up
+ * (ls_add_lanes): lanes that are `lanes / Q` apart are added first, and then these sums in
  * ascending order. The tile depends on c and the type of the values alone. The sums of the blocks
  * are then added in double by LANES lanes, and the sums of these lanes in a binary tree. */
 #include "cuda/kernels/kernels.cuh"
@@ -482,7 +481,7 @@ cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, con
     return cudaGetLastError();
 }
 
-/* ---- layer norm: one thread block per row (example) ------------------------------------------ */
+/* ---- layer norm: one thread block per row ---------------------------------------------------- */
 
 __global__ static void layer_norm(float *y, float *stats, const float *x, const float *weight,
                                   const float *bias, float epsilon, size_t n)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Pooling and upsampling, channels last. Windows of 2 × 2 that lie side by side (*quads*), which
- * most networks use, have kernels of their own. Before pooling, these kernels also add a bias and
- * apply a relu. All other windows use the general kernels. The kernels divide indices with
- * ls_divisor, which the host has prepared. A *chunk* is the V adjacent channels that a thread
- * processes (kernels.cuh). */
+/* Pooling and upsampling, channels last. Windows of 2 × 2 that lie side by side (quads), which most
+ * networks use, have kernels of their own. These kernels also add a bias and apply a relu before
+ * pooling. Indices are divided with ls_divisor, which the host has prepared. Chunks are those of
+ * kernels.cuh. */
 #include "cuda/kernels/kernels.cuh"
 
 /* ---- adjacent windows of 2 × 2 --------------------------------------------------------------- */

@@ -6,9 +6,8 @@
  *
  * On disk each choice is a file, named by a hash of its key. The file's first line is the key, the
  * second line is a hash of the rest, and the rest is the choice. A file is either complete or
- * absent. All workers and all later runs use the first choice that was made, so that their results
- * have the same bits. If cuDNN no longer accepts a choice, the next choice that is made replaces
- * it. */
+ * absent. All workers and all later runs use the first choice that was made. If cuDNN no longer
+ * accepts it, the next choice replaces it. */
 #include "base/plain_file.h"
 #include "cuda/math/inside.h"
 

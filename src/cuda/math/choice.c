@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Which candidate a plan runs. A *candidate* is one of a library's implementations of a product,
- * with its settings. All workers, all hosts and all later runs must run the same one, because each
- * gives other bits. So the first choice for a shape, made by measurement (tune.h), is stored on
- * disk, and everybody reads it from there (cache.c). */
+/* Which candidate (tune.h) a plan runs. All workers, all hosts and all later runs must run the same
+ * one, because each gives other bits. So the first choice for a shape, made by measurement
+ * (tune.h), is stored on disk, and everybody reads it from there (cache.c). */
 #include "base/clock.h"
 #include "cuda/math/tune.h"
 
@@ -110,9 +109,8 @@ static bool from_cache(ls_math_inside *plan, const char *key)
 }
 
 /* Measures the candidates and stores the best one as the choice of all workers, unless another
- * process has stored a choice in the meantime. Then reads the choice back from the directory, as
- * other workers will do. If the choice could not be stored, every worker runs the library's first
- * candidate that needs no measuring, so that all workers make the same choice. */
+ * process has stored one meanwhile. Then reads the choice back, as other workers will do. If it
+ * could not be stored, every worker runs the library's first candidate that needs no measuring. */
 static int tune(ls_math_inside *plan, const char *key, ls_tune_result *result, ls_error *err)
 {
     const ls_math_library *library = plan->library;

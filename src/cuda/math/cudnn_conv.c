@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Convolutions by cuDNN: chooses an *engine*, one of cuDNN's implementations, and runs it. For
- * convolutions of few channels Lockstep's own kernels (own_conv.h) are a candidate as well. */
+/* Convolutions by cuDNN: chooses an engine (math_lib.h) and runs it. For convolutions of few
+ * channels Lockstep's own kernels (own_conv.h) are a candidate as well. */
 #include "cuda/math/tune.h"
 #include "cuda/own_conv.h"
 
@@ -78,8 +78,8 @@ static void conv_key(char *out, size_t size, const ls_math_inside *inside)
     const ls_math_shape *s = &inside->shape;
     const int length = snprintf(
         out, size,
-        "lockstep 4 cudnn %zu cublas %zu sm_%d %s precision %d kind %d half %d bias %d relu %d x %d "
-        "%d %d %d y %d %d %d kernel %d %d stride %d %d padding %d %d",
+        "lockstep 4 cudnn %zu cublas %zu sm_%d %s precision %d kind %d half %d bias %d relu %d x "
+        "%d %d %d %d y %d %d %d kernel %d %d stride %d %d padding %d %d",
         cudnnGetVersion(), cublasLtGetVersion(), math->desc.compute, math->desc.model,
         (int)math->desc.precision, (int)s->kind, s->half, s->bias, s->relu, s->rows, s->c, s->h,
         s->w, s->out, s->y_h, s->y_w, s->kh, s->kw, s->sh, s->sw, s->ph, s->pw);

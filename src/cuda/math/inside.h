@@ -127,10 +127,10 @@ typedef struct ls_conv_engine {
  * cuDNN's heuristics (modes A and B, and the fallback), first the first recommendation of each,
  * then the second of each, and so on. No two candidates have the same engine and settings. cuDNN
  * calls all of them deterministic and as precise as the shape requires; they need at most
- * ls_conv_workspace_limit bytes of workspace. Engines that cuDNN compiles at run time are
- * candidates only if there are no other candidates, because compiling takes up to seconds at each
- * start. room 1: a candidate that may be used without measuring its error, so none that computes by
- * FFT or by Winograd's algorithm. */
+ * ls_conv_workspace_limit bytes of workspace. Engines that cuDNN compiles at run time, which takes
+ * up to seconds at each start, are candidates only if there are no others. room 1: a candidate that
+ * may be used without measuring its error, so none that computes by FFT or by Winograd's
+ * algorithm. */
 int ls_conv_engine_candidates(ls_conv_engine *out, int room, const ls_graph *g, const ls_math *math,
                               const ls_math_shape *shape);
 

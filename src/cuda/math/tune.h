@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Choosing among *candidates*, a library's implementations of one product, by measurement.
  *
- * A candidate may be used if it is as exact as the number format allows, and gives the same bits in
- * every run. Of these the fastest is chosen. What a library says about its implementations does not
- * decide: cuDNN's notes on algorithms and on determinism have proved wrong.
+ * Of the candidates that are as exact as the number format allows, and give the same bits in every
+ * run, the fastest is chosen. cuDNN's notes on algorithms and on determinism, which have proved
+ * wrong, do not decide.
  *
  * Error. The product is computed for operands of three kinds: uniform between −1 and 1; as after a
  * relu (one half of the numbers is 0, the mean is not); and with rows that differ by powers of two.
