@@ -20,9 +20,10 @@ All ways must write the same receipt, byte by byte, and `trainer verify` must fi
 another kind of CPU and on another number of workers. A resume that evaluates in another way, which
 could not be verified, must be refused.
 
-    honest.py TRAINER [--long] [--recipe NAME] [--seed N]
+    honest.py TRAINER [--long] [--recipe NAME…] [--seed N] [--neon COMMAND]
 
-Without --long each recipe is made in two ways. A recipe, way or kind of CPU that the machine or the
+Without --long each recipe is made in two ways. COMMAND starts a program for ARM64, such as "qemu-aarch64
+build/arm64/trainer"; NEON is then one more kind of CPU. A recipe, way or kind of CPU that the machine or the
 program does not have is named at the end.
 """
 import argparse
@@ -204,27 +205,29 @@ def config_of(folder, name, run):
 # ---- runs ----------------------------------------------------------------------------------------
 
 class Campaign:
-    def __init__(self, trainer, folder, draw):
-        self.trainer, self.folder, self.draw = trainer, folder, draw
+    def __init__(self, trainer, neon, folder, draw):
+        self.folder, self.draw = folder, draw
+        self.command = {cpu: [trainer] for cpu in CPUS} | {"neon": neon}
         self.runs, self.verified, self.refused, self.wrong, self.missing = 0, 0, 0, [], set()
-        self.cpus = [c for c in CPUS if self.has(c)]
-        self.missing |= {f"no {c}" for c in CPUS if c not in self.cpus}
+        self.cpus = [c for c in self.command if self.has(c)]
+        self.missing |= {f"no {c}" for c in self.command if c not in self.cpus}
 
     def blame(self, what):
         print("WRONG:", what, flush=True)
         self.wrong.append(what)
 
     def environment(self, cpu):
-        hidden = {"GLIBC_TUNABLES": f"glibc.cpu.hwcaps={CPUS[cpu]}"} if CPUS[cpu] else {}
+        hidden = {"GLIBC_TUNABLES": f"glibc.cpu.hwcaps={CPUS[cpu]}"} if CPUS.get(cpu) else {}
         return os.environ | hidden | {"XDG_CACHE_HOME": str(self.folder / "cache")}
 
     def has(self, cpu):
         """Returns whether the program computes with this kind of CPU when it is asked to."""
-        self.cpus = list(CPUS)
-        return cpu in self.call(cpu, "devices").stdout.lower()
+        self.cpus = list(self.command)
+        shown = "generic" if cpu == "neon" else cpu  # the one name of all kinds that are not of x86
+        return bool(self.command[cpu]) and shown in self.call(cpu, "devices").stdout.lower()
 
     def start(self, cpu, *arguments):
-        return subprocess.Popen([self.trainer, *map(str, arguments)], env=self.environment(cpu), text=True,
+        return subprocess.Popen([*self.command[cpu], *map(str, arguments)], env=self.environment(cpu), text=True,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def call(self, cpu, *arguments):
@@ -415,14 +418,15 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("trainer", type=os.path.abspath)
     parser.add_argument("--long", action="store_true")
-    parser.add_argument("--recipe", choices=RECIPES)
+    parser.add_argument("--recipe", choices=RECIPES, nargs="+", default=list(RECIPES))
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--neon", type=str.split, default=[], metavar="COMMAND")
     a = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        campaign = Campaign(a.trainer, Path(place), random.Random(a.seed))
+        campaign = Campaign(a.trainer, a.neon, Path(place), random.Random(a.seed))
         make_data(campaign.folder, random.Random(5))
         receipts = {}
-        for name, way, cpu, others in plan(campaign, [a.recipe] if a.recipe else list(RECIPES), a.long):
+        for name, way, cpu, others in plan(campaign, a.recipe, a.long):
             try:
                 campaign.check(name, way, cpu, others, receipts)
             except (RuntimeError, OSError, subprocess.TimeoutExpired) as why:
