@@ -181,6 +181,12 @@ int ls_read_file_start(void **out, size_t *count, const char *path, const char *
     return read_new(out, count, path, what, wrong, most, false, host, err);
 }
 
+bool ls_is_directory(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 int ls_open_to_write(int *fd, const char *path, int flags, ls_error *err)
 {
     char why[LS_REASON];

@@ -9,6 +9,7 @@
 
 #include <lockstep/host.h>
 #include <lockstep/status.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -49,6 +50,9 @@ int ls_read_file_start(void **out, size_t *count, const char *path, const char *
 /* Reads the first `most` bytes of a file into `bytes`, and returns their number, which is smaller
  * if the file is shorter or cannot be read. `folder`: as for ls_read_plain_file_into. */
 size_t ls_read_start_into(void *bytes, size_t most, int folder, const char *path);
+
+/* Returns whether `path` names a directory, directly or by symbolic links. */
+bool ls_is_directory(const char *path);
 
 /* Opens one of the program's own files for writing in place. `flags` are those of open(2). A
  * symbolic link is not followed, because another user who can create a link in the directory could

@@ -2,6 +2,7 @@
 /* trainer verify RUN|RECEIPT: verifies a run (ls_verify). */
 #include "base/clock.h"
 #include "base/host.h"
+#include "base/plain_file.h"
 #include "cli/cli.h"
 #include "model/trained.h"
 #include "store/durable.h"
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 
 static const char help[] =
     "usage: {} verify RUN|RECEIPT [options]\n"
@@ -107,10 +107,9 @@ static void show(void *user, const ls_verify_progress *p)
 /* Returns the path of a file in the directory of the run or of the receipt. */
 static const char *beside(char path[LS_PATH_BYTES], const arguments *a, const char *name)
 {
-    struct stat s;
     const char *slash = strrchr(a->run, '/');
     char folder[LS_PATH_BYTES] = ".";
-    if (stat(a->run, &s) == 0 && S_ISDIR(s.st_mode))
+    if (ls_is_directory(a->run))
         return ls_path_join(path, a->run, name);
     if (slash)
         snprintf(folder, sizeof folder, "%.*s", (int)(slash - a->run), a->run);

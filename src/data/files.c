@@ -32,12 +32,6 @@ static bool exists(const char *path)
     return stat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
-static bool is_directory(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
 /* Looks for the file `name` or `name`.gz in `directory`, and in the folder `directory`/`name`,
  * which some archives contain. Stores the path of the file in `path` and returns true if there is
  * one. */
@@ -47,7 +41,7 @@ static bool find_named(char path[LS_PATH_BYTES], const char *directory, const ch
     snprintf(gz, sizeof gz, "%s.gz", name);
     if (!exists(ls_path_join(path, directory, name)))
         return exists(ls_path_join(path, directory, gz));
-    if (is_directory(path) &&
+    if (ls_is_directory(path) &&
         (exists(ls_path_join(inner, path, name)) || exists(ls_path_join(inner, path, gz))))
         memcpy(path, inner, sizeof inner);
     return true;

@@ -84,12 +84,6 @@ static int make_all(char *path)
     return ls_io_make_folder(AT_FDCWD, path);
 }
 
-static bool is_directory(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
 int ls_make_directory(const char *path, int *made, ls_error *err)
 {
     char copy[LS_PATH_BYTES];
@@ -102,7 +96,7 @@ int ls_make_directory(const char *path, int *made, ls_error *err)
     int error = make_all(copy);
     *made = error == 0;
     if (error == EEXIST)
-        error = is_directory(path) ? 0 : ENOTDIR;
+        error = ls_is_directory(path) ? 0 : ENOTDIR;
     return error ? ls_io_fail(err, path, "make the directory", error) : ls_sync_path(path, err);
 }
 

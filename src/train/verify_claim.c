@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "base/plain_file.h"
 #include "engine/view.h"
 #include "nn/safetensors.h"
 #include "train/receipt.h"
@@ -238,18 +239,12 @@ static bool exists(const char *path)
     return lstat(path, &s) == 0;
 }
 
-static bool is_directory(const char *path)
-{
-    struct stat s;
-    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
-}
-
 /* Finds the files of the claim. */
 static int find_files(ls_claim *c, const ls_verify_options *o, ls_error *err)
 {
     const char *slash = strrchr(o->run, '/');
     char folder[LS_PATH_BYTES];
-    if (is_directory(o->run)) {
+    if (ls_is_directory(o->run)) {
         snprintf(c->run, sizeof c->run, "%.4000s", o->run);
         snprintf(folder, sizeof folder, "%.4000s", o->run);
         ls_path_join(c->receipt, c->run, "receipt.json");
