@@ -191,16 +191,20 @@ def answers_each_its_own(place):
     same(service.end(), 0)
 
 
+def wait_until_learnt(service, good):
+    """Waits until the training is good and predictions use its last model, which comes after the steps."""
+    learnt = service.wait(lambda m: good(m) and m["service_queue_examples"] == 0, "it learns", 100)
+    service.wait(lambda m: m["service_model_step"] >= learnt["lockstep_steps_total"],
+                 "predictions use what it learnt")
+
+
 def learns(place):
     service = place.start().ready()
     first = curl(service.url + "/predict", *BYTES, "@-", data=image(0)).json()
     same(first["step"], 0)
     for i in range(4):
         curl(service.url + "/examples", *BYTES, "@-", data=examples(i * 320, 320))
-    learnt = service.wait(lambda m: m["lockstep_accuracy"] > 0.97 and
-                          m["service_queue_examples"] == 0, "it learns", 100)
-    service.wait(lambda m: m["service_model_step"] >= learnt["lockstep_steps_total"],
-                 "predictions use what it learnt")  # models come a while behind the steps
+    wait_until_learnt(service, lambda m: m["lockstep_accuracy"] > 0.97)
     fresh = range(5000, 5100)
     answer = curl(service.url + "/predict", *BYTES, "@-", data=b"".join(map(image, fresh))).json()
     hits = sum(p["class"] == i % 10 for p, i in zip(answer["predictions"], fresh))
@@ -236,7 +240,7 @@ def learns_rows_of_floats(place):
         assert answer.code == 400 and why in answer.json()["error"], answer.body
     for i in range(4):
         same(post("/examples", rows(i * 160, 160) + rows(i * 160, 160, 0.0, 1)).code, 200)  # weight 0: no effect
-    service.wait(lambda m: m["lockstep_loss"] < 0.2 and m["service_queue_examples"] == 0, "it learns", 100)
+    wait_until_learnt(service, lambda m: m["lockstep_loss"] < 0.2)
     fresh = [floats(i) for i in range(7000, 7100)]
     found = post("/predict", b"".join(row for row, _ in fresh)).json()["predictions"]
     assert sum(p["class"] == label for p, (_, label) in zip(found, fresh)) >= 90, found
