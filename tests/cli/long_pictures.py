@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
 import file_bytes  # noqa: E402
@@ -77,13 +78,31 @@ def packed(path):
     return header["__metadata__"], data[end + begin:end + stop]
 
 
-def train(run_dir, path, *options):
+def configure(path):
     config = {"data": {"name": "safetensors", "path": path} if path.endswith("safetensors") else
               {"name": "folder", "path": path, "image_size": SIDE, "channels": 1}, "batch_size": 6, "shards": 6, "epochs": 3,
               "devices": "cpu:1", "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 2}]},
               "optimizer": {"name": "sgd", "lr": 0.1}}
     pathlib.Path("config.json").write_text(json.dumps(config))
+
+
+def train(run_dir, path, *options):
+    configure(path)
     return run("config.json", "--set", f"run_dir={run_dir}", *options)
+
+
+def kill_and_resume(run_dir, path):
+    """Kills a run of six steps that stands in its fifth, on two workers, and resumes it on one."""
+    configure(path)
+    stall = ("--inject", "worker=0,step=5,kind=stall,stage=start,seconds=600", "--set", "deadline_s=600")
+    with subprocess.Popen([trainer, "config.json", "--set", f"run_dir={run_dir}", "--devices", "cpu:2", "--quiet",
+                           "--set", "checkpoint.every_steps=1", "--set", "checkpoint.async=false", *stall]) as process:
+        saved = pathlib.Path(run_dir, "checkpoints", "step-000000004.safetensors")
+        while not saved.exists():
+            assert process.poll() is None, "the run ended before it was killed"
+            time.sleep(0.05)
+        process.kill()
+    run("--resume", run_dir, "--devices", "cpu:1", "--quiet")
 
 
 def predictions(model, folder):
@@ -114,6 +133,9 @@ def faces():
         assert weights(f"long-{workers}") == want, f"{workers} workers"
     train("packed", "long.safetensors")
     assert weights("packed") == want, "packed rows"
+    for run_dir, path in (("killed", "long"), ("killed-packed", "long.safetensors")):
+        kill_and_resume(run_dir, path)
+        assert weights(run_dir) == want, run_dir
 
     shutil.copy("long-1/weights.safetensors", "alone.safetensors")
     want = predictions("short-1", "short/test")
