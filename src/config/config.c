@@ -435,7 +435,7 @@ static int fail_other(ls_error *err, const ls_config *c, const ls_config_key *ro
     shorten(there, theirs, row);
     return ls_config_fail(
         err, c, key, LS_ECONFIG,
-        "%s: this run was made with %s, not with %s; a resumed run keeps its recipe", key, there,
+        "%s: this run was made with %s, not with %s", key, there,
         here);
 }
 

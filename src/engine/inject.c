@@ -134,6 +134,11 @@ int ls_inject_parse(ls_injections *out, const char *text, ls_error *err)
     return LS_OK;
 }
 
+bool ls_inject_has_fired(const ls_injection *one)
+{
+    return atomic_load_explicit(&one->fired, memory_order_relaxed);
+}
+
 /* Sleeps for `seconds`; signals do not shorten the sleep. */
 static void stall(double seconds)
 {
@@ -158,12 +163,12 @@ int ls_inject_at(ls_injections *all, int worker, uint64_t step, ls_stage stage, 
     const bool later = stage == LS_STAGE_EVALUATE || stage == LS_STAGE_EXPORT;
     for (int i = 0; i < all->count; i++) {
         ls_injection *one = &all->item[i];
-        if (one->worker != worker || one->fired || one->stage != stage ||
+        if (one->worker != worker || ls_inject_has_fired(one) || one->stage != stage ||
             (later ? step < one->step : step != one->step))
             continue;
         if (one->kind == LS_INJECT_CORRUPT || one->kind == LS_INJECT_NAN)
             continue;
-        one->fired = true;
+        atomic_store_explicit(&one->fired, true, memory_order_relaxed);
         if (one->kind == LS_INJECT_FAIL)
             return ls_fail(err, LS_EDEVICE, "the device failed, as --inject asked for");
         if (one->kind == LS_INJECT_SPIN)
@@ -179,8 +184,8 @@ const ls_injection *ls_inject_now(ls_injections *all, int worker, uint64_t step,
 {
     for (int i = 0; i < all->count; i++) {
         ls_injection *one = &all->item[i];
-        if (one->worker == worker && one->step == step && one->kind == kind && !one->fired) {
-            one->fired = true;
+        if (one->worker == worker && one->step == step && one->kind == kind && !ls_inject_has_fired(one)) {
+            atomic_store_explicit(&one->fired, true, memory_order_relaxed);
             return one;
         }
     }
@@ -197,7 +202,7 @@ bool ls_inject_planned(const ls_injections *all, int worker, uint64_t step)
     for (int i = 0; i < all->count; i++) {
         const ls_injection *one = &all->item[i];
         const bool later = one->stage == LS_STAGE_EVALUATE || one->stage == LS_STAGE_EXPORT;
-        if (one->worker == worker && one->step == step && !one->fired && !later)
+        if (one->worker == worker && one->step == step && !ls_inject_has_fired(one) && !later)
             return true;
     }
     return false;

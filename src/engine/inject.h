@@ -15,6 +15,7 @@
 #define ENGINE_INJECT_H
 
 #include <lockstep/status.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -59,8 +60,9 @@ typedef struct ls_injection {
     ls_replica_part part;
     uint64_t index;
     int bit;
-    /* the injection has been executed; read and written only by the worker's thread */
-    bool fired;
+    /* the injection has been executed; written by the worker's thread, and relaxed, because nothing
+     * else is read with it */
+    atomic_bool fired;
 } ls_injection;
 
 typedef struct ls_injections {
@@ -87,5 +89,8 @@ const char *ls_inject_part_name(ls_replica_part part);
 /* Returns whether an injection that has not fired is due for the worker within this step. Called by
  * the worker's thread. */
 bool ls_inject_planned(const ls_injections *all, int worker, uint64_t step);
+
+/* Returns whether the injection has been executed. Any thread. */
+bool ls_inject_has_fired(const ls_injection *injection);
 
 #endif

@@ -44,6 +44,11 @@ int ls_engine_workers(const ls_engine *e)
     return e->workers;
 }
 
+const ls_injections *ls_engine_injections(const ls_engine *e)
+{
+    return &e->desc.injections;
+}
+
 int ls_engine_live(const ls_engine *e)
 {
     return e->live;

@@ -58,6 +58,8 @@ typedef struct ls_worker_view {
 ls_worker_view ls_engine_worker(const ls_engine *engine, int worker);
 /* Returns the number of workers with which the engine was opened. */
 int ls_engine_workers(const ls_engine *engine);
+/* Returns the injections with which the engine was opened. */
+const ls_injections *ls_engine_injections(const ls_engine *engine);
 /* Returns the number of live workers. */
 int ls_engine_live(const ls_engine *engine);
 /* Returns the number of shards of a minibatch. */

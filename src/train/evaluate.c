@@ -208,6 +208,18 @@ int ls_evaluate(struct ls_trainer *t, bool *evaluated, ls_error *err)
     return take_evaluation(t, (double)(ls_engine_ns(t->engine) - run_start) * 1e-9, err);
 }
 
+int ls_measure_again(struct ls_trainer *t, ls_error *err)
+{
+    if (isnan(t->reported.result.test_loss) || !isnan(t->reported.measured.value[LS_METRIC_LOSS]))
+        return LS_OK;
+    int status = evaluate_shards(t, err);
+    t->test_has_moved &= status != LS_OK;
+    if (status == LS_OK && !t->members.evaluated && !ls_stopping(t))
+        measure(t);
+    t->members.evaluated = false;
+    return status;
+}
+
 bool ls_evaluation_is_due(const struct ls_trainer *t)
 {
     const uint32_t next = t->position.epoch + 1;

@@ -132,8 +132,7 @@ static int put_chain(ls_json_writer *w, const struct ls_trainer *t, ls_error *er
 }
 
 /* Writes the results of the last evaluation: the loss, the main metric, and each metric that has a
- * value. A run that was resumed after its last evaluation knows only the loss, the accuracy and the
- * main metric; there is then no "metrics". */
+ * value. */
 static void put_evaluation(ls_json_writer *w, const struct ls_trainer *t)
 {
     const ls_result *r = &t->reported.result;

@@ -17,6 +17,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 static int close_trainer(ls_trainer *t, ls_error *err);
@@ -359,11 +360,35 @@ static void warn_of_skipped_steps(const ls_trainer *t)
                ls_plural(at->steps, "step was", "steps were"));
 }
 
+/* Warns of faults that --inject planned and that did not happen. */
+static void warn_of_unfired(const ls_trainer *t)
+{
+    const ls_injections *all = ls_engine_injections(t->engine);
+    const int workers = ls_engine_workers(t->engine);
+    for (int i = 0; i < all->count; i++) {
+        const ls_injection *one = &all->item[i];
+        char why[80] = "the worker had no work of that kind in this step";
+        if (ls_inject_has_fired(one))
+            continue;
+        if (one->worker >= workers)
+            snprintf(why, sizeof why, "there is no worker after worker %d", workers - 1);
+        else if (one->step > t->position.steps)
+            snprintf(why, sizeof why, "the run ended after step %llu",
+                     (unsigned long long)t->position.steps);
+        ls_log(t->host, LS_LOG_WARNING,
+               "the fault that --inject planned for worker %d in step %llu did not happen: %s",
+               one->worker, (unsigned long long)one->step, why);
+    }
+}
+
 /* Ends a run, also after an error: saves, compares the weights with the other members, writes the
  * last record, and closes the sinks. */
 static void end_run(ls_trainer *t, int *status, ls_error *first)
 {
     ls_error later = {0};
+    /* The receipt of a run that is resumed after its last evaluation has all metrics as well. */
+    int measured = *status == LS_OK && t->config.receipt ? ls_measure_again(t, &later) : LS_OK;
+    keep_first_error(status, first, measured, &later);
     /* A run that has not completed may be resumed, perhaps from the checkpoint before the last. */
     int later_status = *status ? ls_saver_settle(t->dir.saver, &later) : LS_OK;
     keep_first_error(status, first, later_status, &later);
@@ -385,6 +410,8 @@ static void end_run(ls_trainer *t, int *status, ls_error *first)
     keep_first_error(status, first, later_status, &later);
     ls_report_devices(t);
     warn_of_skipped_steps(t);
+    if (*status == LS_OK)
+        warn_of_unfired(t);
     later_status = ls_record_run_end(t, *status, first->text, &later);
     keep_first_error(status, first, later_status, &later);
     t->life = LS_ENDED;

@@ -44,7 +44,6 @@ typedef struct ls_claim {
     uint8_t end_state[LS_SHA256_BYTES];
     bool best; /* config.json says that the file of weights has those of the best evaluation */
     char wrong[LS_JSON_PLACE]; /* place of a link that does not follow from the entries; "": none */
-    char malformed[400]; /* why config.json cannot be read; "": it can be read, or is absent */
 } ls_claim;
 
 /* Reads a claim. The caller calls ls_claim_fini, also after an error. Errors: LS_ENOENT, LS_EDATA,

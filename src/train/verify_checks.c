@@ -122,6 +122,37 @@ static void check_members_of_both(verification *v)
 
 /* Compares the recipe of the replay, which is that of the claim unless the caller's assignments
  * change it, with those of the run's config and first record. */
+/* Fails if an assignment of the verifier has changed one of the receipt's keys that decide about
+ * evaluations and the end: the replay would differ, and not through the prover. */
+static int check_evaluations(const verification *v, const cJSON *theirs, ls_error *err)
+{
+    ls_json_writer w;
+    char here[LS_JSON_SHOWN], there[LS_JSON_SHOWN];
+    int status = LS_OK;
+    ls_json_writer_init(&w, 0, v->host);
+    ls_config_write_of_evaluations(&w, NULL, &v->trainer->config);
+    const char *text = ls_json_writer_text(&w, NULL, err);
+    cJSON *all = text ? cJSON_Parse(text) : NULL;
+    if (!all)
+        status = ls_fail(err, LS_ENOMEM, "out of memory for the keys of the evaluations");
+    for (const cJSON *mine = all ? all->child : NULL; mine && status == LS_OK; mine = mine->next) {
+        ls_json_difference found = {"", NULL, NULL};
+        snprintf(found.place, sizeof found.place, "%.60s", mine->string);
+        if (!member(theirs, mine->string) ||
+            !ls_json_differs(&found, mine, member(theirs, mine->string)))
+            continue;
+        ls_json_show(here, found.a, v->host);
+        ls_json_show(there, found.b, v->host);
+        status = ls_fail(err, LS_EINVAL,
+                         "verify: an assignment changes %s, which is %s in the run, to %s; only "
+                         "where the data are and the verifier's own devices can be set",
+                         found.place, there, here);
+    }
+    cJSON_Delete(all);
+    ls_json_writer_fini(&w);
+    return status;
+}
+
 static int check_recipes(verification *v, ls_error *err)
 {
     const ls_claim *c = &v->claim;
@@ -134,8 +165,10 @@ static int check_recipes(verification *v, ls_error *err)
     if (ls_recipes_differ(&why, v->trainer, claim, member(ls_json_root(claim), "recipe")))
         return ls_fail(err, LS_EINVAL, "verify: an assignment changes the run's recipe: %.500s",
                        why.text);
-    if (c->malformed[0])
-        ls_verify_differs(v, "config.json", "%s", c->malformed);
+    int status =
+        c->doc ? check_evaluations(v, member(ls_json_root(claim), "evaluations"), err) : LS_OK;
+    if (status)
+        return status;
     if (c->own &&
         ls_recipes_differ(&why, v->trainer, c->own, member(ls_json_root(c->own), "recipe")))
         ls_verify_differs(v, "config.json",

@@ -299,11 +299,15 @@ static int read_run(ls_claim *c, ls_error *err)
     if (ls_run_first_record(&c->start, c->run, c->host, &why) == LS_ENOMEM)
         return ls_fail(err, LS_ENOMEM, "%s", why.text);
     int status = read_own(c, &why);
-    if (status == LS_ENOMEM || (status && !c->receipt[0]))
-        return ls_fail(err, status, "%s", why.text);
-    if (status && status != LS_ENOENT)
-        snprintf(c->malformed, sizeof c->malformed, "%.390s", why.text);
-    return LS_OK;
+    if (status == LS_ENOENT && c->receipt[0])
+        return LS_OK;
+    /* It need not be a forgery: a later version has further keys. */
+    if (status == LS_ECONFIG && c->receipt[0])
+        return ls_fail(err, status,
+                       "%.500s; if a later version made the run, verify it with that version, or "
+                       "only its receipt and weights: `verify receipt.json --weights FILE`",
+                       why.text);
+    return status ? ls_fail(err, status, "%s", why.text) : LS_OK;
 }
 
 int ls_claim_read(ls_claim *c, const ls_verify_options *o, ls_error *err)

@@ -42,7 +42,7 @@ static const char *const first[] = {"format",
                                     "weights_file_sha256",
                                     NULL};
 
-/* Further members. "evaluation.metrics" is missing if the run was resumed after its last
+/* Further members. Version 0.2 leaves "evaluation.metrics" out if the run was resumed after its last
  * evaluation. */
 static const char *const later[] = {"evaluation.metrics", NULL};
 

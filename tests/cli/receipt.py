@@ -172,6 +172,46 @@ def check_what_came_later(trainer, folder):
     assert not (run / "verified.json").exists(), "the result of a former verification stayed"
 
 
+def check_within_epochs(trainer, folder):
+    """Segments begin and end within epochs. Every draw of an honest run's parts is accepted; so is the run that is
+    resumed after its end, and its receipt stays the same. What the verifier does wrong is no difference."""
+    lines = [f"{i * 37 % 101},{i * 53 % 97},{'uv'[i * 37 % 101 > i * 53 % 97]}\n" for i in range(2000)]
+    (folder / "w.csv").write_text("a,b,y\n" + "".join(lines))
+    run, config = folder / "within", folder / "within.json"
+    config.write_text(json.dumps({
+        "data": {"name": "csv", "path": str(folder / "w.csv"), "target": "y", "validation": 0.2}, "epochs": 150,
+        "optimizer": {"name": "sgd", "lr": 0.05}, "receipt": True, "batch_size": 256, "run_dir": str(run),
+        "model": {"layers": [{"type": "dense", "name": "d"}]}}))
+
+    def call(*arguments, code=0):
+        done = subprocess.run([trainer, *map(str, arguments), "--devices", "cpu:1", "--quiet"], capture_output=True, text=True)
+        assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
+        return done.stdout + done.stderr
+    call(config)
+    receipt = (run / "receipt.json").read_text()
+    ends = [e["steps"] for e in json.loads(receipt)["chain"]]
+    assert len(ends) > 8 and sum(end % 7 > 0 for end in ends) > 4, ends  # 7 steps an epoch
+    for seed in range(1, 17):
+        said = call("verify", run, "--segments", 1, "--seed", seed)
+        assert said.startswith(f"not refuted: 3 of {len(ends) + 1} segments"), said
+    assert json.loads(receipt)["evaluation"]["metrics"]["auc"] > 0
+    call("--resume", run)
+    assert (run / "receipt.json").read_text() == receipt, "a resume after the end has written another receipt"
+    (run / "receipt.json").unlink()
+    call("--resume", run)
+    assert (run / "receipt.json").read_text() == receipt, "the receipt lacks what was measured before the resume"
+    said = call("verify", run, "--set", "epochs=3", code=64)
+    assert "an assignment changes epochs, which is 150 in the run, to 3" in said, said
+    honest = (run / "config.json").read_text()
+    (run / "config.json").write_text(json.dumps(json.loads(honest) | {"of_a_later_version": 1}))
+    for more in ((), ("--set", f"data.path={folder / 'w.csv'}")):
+        said = call("verify", run, *more, code=78)
+        assert 'unknown key "of_a_later_version"' in said and "if a later version made the run" in said, said
+    said = call("verify", run / "receipt.json", "--weights", run / "weights.safetensors", "--set", f"data.path={folder / 'w.csv'}")
+    assert said.startswith("verified: the whole training"), said
+    (run / "config.json").write_text(honest)
+
+
 def check_end_at_entry(trainer, folder):
     """A run that ends where its chain has an entry: the last segment is the one before that entry. Forged final
     weights are found without any other segment."""
@@ -224,6 +264,7 @@ def main():
         check(run)
         verify(sys.argv[1], run)
         check_what_came_later(sys.argv[1], pathlib.Path(folder))
+        check_within_epochs(sys.argv[1], pathlib.Path(folder))
         check_end_at_entry(sys.argv[1], pathlib.Path(folder))
         done = subprocess.run([sys.argv[1], str(config), "--devices", "cpu:2", "--set", "shards=\"devices\"",
                                "--set", "run_dir=" + json.dumps(str(run) + "-2"), "--set", "epochs=1"],
