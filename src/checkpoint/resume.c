@@ -347,7 +347,9 @@ static int check_recipe(const ls_resumed *r, const ls_successor *run, ls_error *
     if (status)
         return ls_fail(err, LS_EDATA, "%.400s; use another checkpoint, or this version's",
                        cause.text);
-    return ls_config_same_recipe(run->config, run->shards, &recipe, err);
+    status = ls_config_same_recipe(run->config, run->shards, &recipe, &cause);
+    return status ? ls_fail(err, status, "%.400s; a resumed run keeps its recipe", cause.text)
+                  : LS_OK;
 }
 
 static int check_data(const ls_state *s, const ls_successor *run, ls_error *err)

@@ -184,7 +184,8 @@ const ls_injection *ls_inject_now(ls_injections *all, int worker, uint64_t step,
 {
     for (int i = 0; i < all->count; i++) {
         ls_injection *one = &all->item[i];
-        if (one->worker == worker && one->step == step && one->kind == kind && !ls_inject_has_fired(one)) {
+        if (one->worker == worker && one->step == step && one->kind == kind &&
+            !ls_inject_has_fired(one)) {
             atomic_store_explicit(&one->fired, true, memory_order_relaxed);
             return one;
         }

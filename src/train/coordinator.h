@@ -100,7 +100,8 @@ int ls_recover(struct ls_trainer *trainer, const char *when, ls_error *err);
  * workers end early. */
 int ls_evaluate(struct ls_trainer *trainer, bool *evaluated, ls_error *err);
 /* Measures the last evaluation again if it was made before the run was resumed, so that all its
- * metrics are known; a checkpoint has only some. Emits no record. All members must make this call. */
+ * metrics are known; a checkpoint has only some. Emits no record. All members must make this call.
+ */
 int ls_measure_again(struct ls_trainer *trainer, ls_error *err);
 /* Returns whether the model is evaluated at the end of the present epoch. */
 bool ls_evaluation_is_due(const struct ls_trainer *trainer);

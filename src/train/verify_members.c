@@ -42,8 +42,8 @@ static const char *const first[] = {"format",
                                     "weights_file_sha256",
                                     NULL};
 
-/* Further members. Version 0.2 leaves "evaluation.metrics" out if the run was resumed after its last
- * evaluation. */
+/* Further members. Version 0.2 leaves "evaluation.metrics" out if the run was resumed after its
+ * last evaluation. */
 static const char *const later[] = {"evaluation.metrics", NULL};
 
 static bool is_in(const char *const *list, const char *place)

@@ -181,6 +181,9 @@ RECIPES = {
     "imagenet": {  # one segment of large pictures
         "data": {"name": "folder", "pictures": "imagenet", "limit": 48}, "augment": {"resized_crop": 0.08}, "epochs": 1,
         "layers": [{"type": "avg_pool", "kernel": 28}, *conv(2)], "optimizer": SGD, "eval_every": 1, "batch_size": 16},
+    "uneven": {  # 7 steps an epoch, so that segments begin and end within epochs
+        "data": {"name": "synthetic", "limit": 1600}, "eval_every": 2, "optimizer": SGD,
+        "layers": [{"type": "avg_pool", "kernel": 7}, {"type": "flatten"}, *dense(10)]},
     "network": {
         "data": arrays("classes") | {"mean": 0.5, "std": 0.25}, "model": {"onnx": "net.onnx", "head": "new"},
         "freeze": ["*", "!fc.*"], "freeze_epochs": 50, "lr_factors": {"*": 0.1, "fc.*": 1}, "optimizer": SGD,
