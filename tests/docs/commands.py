@@ -50,6 +50,8 @@ def furnish(folder, root):
         safetensors([("x", "U8", [rows, SIDE, SIDE], x), ("y", "I32", [rows], y)]))
     (folder / "wine.csv").write_text("acid,sugar,quality\n" + "".join(f"{i % 7},{i % 5}.5,{i % 3}\n" for i in range(rows)))
     (folder / "rare.csv").write_text("a,b,y\n" + "".join(f"{i % 7},{i % 5}.5,{'no' if i % 9 else 'yes'}\n" for i in range(rows)))
+    (folder / "circle.csv").write_text("x,y,inside\n" + "".join(
+        f"{i % 17},{i % 13},{'yes' if i % 17 + i % 13 < 14 else 'no'}\n" for i in range(400)))
     (folder / "table.json").write_text(json.dumps({**TINY, "data": {
         "name": "csv", "path": "wine.csv", "target": "quality"}, "model": {"layers": [{"type": "dense", "out": 3}]}}))
     (folder / "NEW.csv").write_text("sugar,acid,quality\n1.5,3,2\n2.5,1,0\n")
