@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: MIT
 # emulated.sh EMULATED TWINS ORDERS [small]: checks that each kernel, run on the CPU (emulated.h), gives
 # the results of its twin in plain C, and the same bits in every order of its blocks and threads.
-# ORDERS: those that are compared with the ascending one, as in emulated.h; "": none.
+# ORDERS: those that are compared with the ascending one, as in emulated.h; or none.
 # small: without the largest shapes.
 set -u
 emulated=$1
 twins=$2
 orders=$3
+[ "$orders" != none ] || orders=
 shift 3
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-emulated.XXXXXX") || exit 1
 trap 'rm -rf "$scratch"' EXIT
