@@ -171,6 +171,14 @@ begun_last runs/2003-smaller
 touch -r runs/2003-smaller/config.json runs/00-renamed/config.json runs/2003-*/config.json
 begun_last 'runs/2003-0*'
 
+# A fault that --inject plans and that does not happen: no such worker, no such step, no work for it.
+run config.json --set run_dir=unharmed --set epochs=3 --devices ref:2 --inject worker=5,step=2,kind=fail \
+    --inject worker=1,step=5000,kind=fail --inject worker=0,step=1,kind=stall,seconds=0
+expect_code 0
+expect_stderr_line 'trainer: warning: the fault that --inject planned for worker 5 in step 2 did not happen: there is no worker after worker 1'
+expect_stderr_line 'trainer: warning: the fault that --inject planned for worker 1 in step 5000 did not happen: the run ended after step 6'
+! grep -q 'for worker 0' stderr.txt || fail 'a fault that happened is told as one that did not'
+
 # A fault that --inject causes.
 run config.json --set run_dir=lost --set epochs=3 --inject worker=1,step=2,kind=fail
 expect_code 0
