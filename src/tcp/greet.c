@@ -31,7 +31,8 @@
 #include <unistd.h>
 
 #define MAGIC 0x50434c53u /* "SLCP" */
-/* version of the transport's interface, and of the handshake */
+/* version of the transport's interface, and of the handshake; what train/ exchanges is covered by
+ * ls_fingerprint.version */
 #define VERSION ((uint32_t)LS_TRANSPORT_ABI << 16 | 4)
 /* message of both ends about another version: that version, and the one of this process */
 #define OTHER_VERSION                                                                              \

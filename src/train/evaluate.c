@@ -214,10 +214,13 @@ int ls_measure_again(struct ls_trainer *t, ls_error *err)
         return LS_OK;
     int status = evaluate_shards(t, err);
     t->test_has_moved &= status != LS_OK;
-    if (status == LS_OK && !t->members.evaluated && !ls_stopping(t))
+    if (status || (ls_stopping(t) && !t->members.evaluated))
+        return status;
+    if (!t->members.evaluated)
         measure(t);
     t->members.evaluated = false;
-    return status;
+    ls_note_completed(t);
+    return LS_OK;
 }
 
 bool ls_evaluation_is_due(const struct ls_trainer *t)

@@ -15,9 +15,9 @@
  * remaining members continue instead (regroup.c). The remaining member with the lowest number is
  * then the first member.
  *
- * An *exchange* is a transfer of data in which all members take part, in the same order on all of
- * them. Where members are compared, each member is compared with the first member, and an error
- * names the lowest-numbered member that differs. */
+ * An *exchange* is one or more gathers or sums of the cluster, in the same order on all members.
+ * Where members are compared, each member is compared with the first member, and an error names the
+ * lowest-numbered member that differs. */
 #ifndef TRAIN_MEMBERS_H
 #define TRAIN_MEMBERS_H
 

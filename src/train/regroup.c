@@ -12,9 +12,10 @@
  * numbers of steps and evaluations that each has completed, the report of its last step, the
  * results of its last evaluation, and its standing (ls_standing: the position and results of the
  * run) at that moment. The *newest* member is the one with the most steps, then evaluations, then
- * completed admissions (ls_members.rounds), then the lowest number. If a member lacks a step, the
- * newest member sends its weights and optimizer states to all. The member that lacks the step loads
- * them, and accounts for the step as if it had run the step itself. If a member lacks an
+ * completed admissions (ls_members.rounds), then the lowest number. (Each number grows along the
+ * same sequence of exchanges, and two members differ in at most one of them.) If a member lacks a
+ * step, the newest member sends its weights and optimizer states to all. The member that lacks the
+ * step loads them, and accounts for the step as if it had run the step itself. If a member lacks an
  * evaluation, it adopts the results of the newest member.
  *
  * A step that no remaining member has applied is repeated, whether or not a lost member has applied
