@@ -31,10 +31,11 @@
  * allocates their memory, when a prediction first needs them. All models of a trainer share the
  * devices, and later callers reuse them. They are freed together with the last model.
  *
- * Stack: ls_model_predict and ls_rows_predict need a stack of 256 KiB, because on the library's own
- * CPU back end (the code for CPUs) a prediction runs on the calling thread. A thread with less is
- * refused with LS_EINVAL. With any other back end a prediction runs on a thread of the
- * library while the caller waits.
+ * Stack: the calling thread needs a stack of 128 KiB, as for a trainer. Every function that opens,
+ * predicts, evaluates, saves or exports, and ls_model_row and ls_model_picture, check their stack
+ * before they use it: they refuse a thread with too little with LS_EINVAL. (On the library's own
+ * CPU back end, the code for CPUs, a prediction runs on the calling thread. With any other back end
+ * it runs on a thread of the library while the caller waits.)
  *
  * Batching: on the CPU, n ≤ 8 rows take n times as long as one row, and 9 to 15 rows take as long
  * as 16. More rows are computed 16 or 64 at a time. 16 rows in one call take less time than 16
@@ -156,7 +157,8 @@ typedef enum ls_output {
  * - outputs, capacity: output buffer [n][ls_model_info.outputs] of float, or of double with
  *   LS_OUTPUT_F64; and its size in values
  *
- * With n = 0 the function only makes its checks. On the CPU, the other rows of the call do not
+ * With n = 0 the function only makes its checks, and opens a device if none is idle; `rows` and
+ * `outputs` may be NULL. On the CPU, the other rows of the call do not
  * influence a row's outputs in any bit. On a GPU the outputs can differ by rounding if n differs.
  * The function allocates memory only when more threads predict at the same time than ever before.
  * Errors: LS_EINVAL (for example if `capacity` is too small, the form is unknown or the model does

@@ -157,7 +157,8 @@ int ls_allowed_cores(void);
  * ignored. Therefore the containers on one machine do not all use the first CPUs of the mask. If a
  * part would have no CPU, or fewer CPUs than `cpus_per_worker`, no worker is pinned, and the host's
  * log says so.
- * Errors: LS_EINVAL, LS_ENOMEM, LS_ESYSTEM (no thread could be started), or the start hook's. */
+ * Errors: LS_EINVAL (also if too little of the calling thread's stack is left; 128 KiB are enough),
+ * LS_ENOMEM, LS_ESYSTEM (no thread could be started), or the start hook's. */
 int ls_pool_create(ls_pool **out, const ls_pool_options *options, ls_error *err);
 
 /* Returns the number of workers, abandoned ones included. Any thread. */

@@ -40,7 +40,9 @@
  * Signals: the library installs no signal handler and changes no disposition, that of SIGPIPE
  * included: it writes to sockets with MSG_NOSIGNAL. Its threads block the signals that pool.h
  * lists.
- * Stack: the owner's thread needs a stack of 128 KiB. A thread with less is refused.
+ * Stack: the calling thread needs a stack of 128 KiB. Every function that opens, trains, evaluates,
+ * loads, saves or closes checks its stack before it uses it: it refuses a thread with too little
+ * with LS_EINVAL. (Functions that need little work on smaller stacks too.)
  * Arithmetic: the owner's floating-point environment (fenv.h) does not affect results. All
  * computation and all callbacks run in the default environment of a C program. Each function
  * restores the owner's environment before it returns.
@@ -59,13 +61,13 @@
  * - in a forked child process, or
  * - with too little stack.
  *
- * (ls_config_resolve works without a trainer, and only needs the stack.) Every function of a
- * trainer returns LS_ECANCELED while options.pool is cancelled (then call ls_pool_wait and
- * ls_pool_clear). If the pool is cancelled in the middle of a call, the training ends with
- * LS_ECANCELED. If a device fails during a call, the trainer emits a metrics record about that
- * device: it calls the `record` callback and writes a line to the metrics file. Therefore each of
- * these functions can also return the record callback's error, or LS_EIO if the metrics file cannot
- * be written.
+ * (ls_config_resolve works without a trainer, and only needs the stack.) ls_trainer_close is
+ * refused in the same cases, and the trainer stays open. Every function of a trainer returns
+ * LS_ECANCELED while options.pool is cancelled (then call ls_pool_wait and ls_pool_clear). If the
+ * pool is cancelled in the middle of a call, the training ends with LS_ECANCELED. If a device fails
+ * during a call, the trainer emits a metrics record about that device: it calls the `record`
+ * callback and writes a line to the metrics file. Therefore each of these functions can also return
+ * the record callback's error, or LS_EIO if the metrics file cannot be written.
  */
 #ifndef LOCKSTEP_TRAINER_H
 #define LOCKSTEP_TRAINER_H
@@ -300,7 +302,7 @@ typedef struct ls_step_result {
     double loss; /* mean loss over the step's rows, weighted if they have weights, in the unit of
                   * the records (see below) */
     double accuracy; /* share of correct predictions among the step's rows */
-    double lr;       /* learning rate of the update */
+    double lr;       /* learning rate of the update, which uses it as a float */
     int skipped;     /* non-zero: the step updated nothing, because the loss was not finite and the
                       * config's on_nonfinite is "skip" */
 } ls_step_result;
@@ -326,12 +328,14 @@ int ls_trainer_step(ls_trainer *trainer, const ls_step_rows *rows, ls_step_resul
                     ls_error *err);
 
 /* Sets the full learning rate, from the next step on: the config's schedule multiplies `lr` in
- * place of optimizer.lr (and of linear_scaling's factor). `lr`: above 0, at most 1e6. The records
- * and results of steps have the rate of each step, and a checkpoint has the full rate, with which a
- * resumed run continues. In a run of several processes each process sets the same rate before the
- * same step; the step after one with different rates ends the run with LS_EDIVERGED, because the
- * comparison of all replicas finds different weights. Called by the owner, between steps or before
- * ls_trainer_run.
+ * place of optimizer.lr (and of linear_scaling's factor). `lr`: above 0, also as a float, and at
+ * most 1e6. The records and results of steps have the rate of each step, and a checkpoint has the
+ * full rate, with which a resumed run continues. In a run of several processes each process sets
+ * the same rate before the same step; the step after one with different rates ends the run with
+ * LS_EDIVERGED, because the comparison of all replicas finds different weights. Called by the
+ * owner, between steps or before ls_trainer_run.
+ * The run has ended as soon as ls_trainer_run was called. After ls_trainer_interrupt or a failed
+ * step the rate can still be set, and a checkpoint has it.
  * Errors: LS_EINVAL (another `lr`, or the run has ended). */
 int ls_trainer_set_lr(ls_trainer *trainer, double lr, ls_error *err);
 

@@ -40,6 +40,6 @@ int ls_stack_check(size_t bytes, const char *function, ls_error *err)
         return LS_OK;
     return ls_fail(err, LS_EINVAL,
                    "%s: %zu KiB of this thread's stack are left; expected at least %zu: call from "
-                   "a thread with a larger stack (pthread_attr_setstacksize, ulimit -s)",
-                   function, (size_t)(here - extent.low) / 1024, bytes / 1024);
+                   "a thread with a stack of %d KiB or more (pthread_attr_setstacksize, ulimit -s)",
+                   function, (size_t)(here - extent.low) / 1024, bytes / 1024, LS_THREAD_STACK_KIB);
 }

@@ -401,7 +401,7 @@ void ls_resume_compare_libraries(const ls_resumed *r, const char *isa, const cha
     const ls_state *s = &r->state;
     if (strcmp(s->isa, isa) != 0 || strcmp(s->library, library) != 0)
         ls_log(host, LS_LOG_WARNING,
-               "the run was begun with %s%s%s and goes on with %s%s%s: its bits will differ from "
-               "those of an undisturbed run",
+               "the run was begun with %s%s%s and goes on with %s%s%s: its weights can differ from "
+               "those of an uninterrupted run",
                s->library, s->isa[0] ? ", " : "", s->isa, library, isa[0] ? ", " : "", isa);
 }

@@ -254,7 +254,7 @@ static int read_all(ls_state *out, const ls_json *doc, ls_error *err)
     long schema, shards;
     ls_fields f;
     ls_fields_begin(&f, doc, ls_json_root(doc), "the state", err);
-    ls_field_int(&f, "schema", LS_STATE_SCHEMA, LS_STATE_SCHEMA, NULL, &schema);
+    ls_field_version(&f, "schema", LS_STATE_SCHEMA, LS_STATE_SCHEMA, &schema);
     const cJSON *position = read_object(&f, "position");
     read_standing(&out->standing, &f);
     const cJSON *metrics = read_object(&f, "metrics");
@@ -298,5 +298,9 @@ int ls_state_read(ls_state *out, const ls_json *doc, ls_error *err)
     ls_error cause;
     memset(out, 0, sizeof *out); /* members that an older file lacks stay 0 */
     int status = read_all(out, doc, &cause);
-    return status ? ls_fail(err, LS_EDATA, "%.400s; use another checkpoint", cause.text) : LS_OK;
+    if (status == LS_OK)
+        return LS_OK;
+    const cJSON *schema = cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "schema");
+    const bool newer = cJSON_IsNumber(schema) && schema->valuedouble > LS_STATE_SCHEMA;
+    return ls_fail(err, LS_EDATA, "%.400s%s", cause.text, newer ? "" : "; use another checkpoint");
 }

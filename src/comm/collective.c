@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/sized.h"
+#include "base/stack.h"
 #include "comm/comm.h"
 #include "sync/park.h"
 
@@ -82,6 +83,8 @@ int ls_collective_create(ls_collective **out, const ls_collective_options *optio
                      : ls_fail(err, LS_EINVAL, "ls_collective_create: nowhere to put the group");
     if (status == LS_OK)
         status = ls_host_check(o.host, err);
+    if (status == LS_OK)
+        status = ls_stack_check(LS_CALL_STACK_BYTES, "ls_collective_create", err);
     if (status == LS_OK)
         status = check_options(&o, err);
     if (status)

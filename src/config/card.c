@@ -196,7 +196,7 @@ static int read_fields(ls_card *c, ls_json *doc, ls_error *err)
     int floats, targets;
     ls_fields f;
     ls_fields_begin(&f, doc, ls_json_root(doc), "the model's card", err);
-    ls_field_int(&f, "schema", SCHEMA, SCHEMA, NULL, &schema);
+    ls_field_version(&f, "schema", SCHEMA, SCHEMA, &schema);
     ls_field_int(&f, "classes", 1, 1 << 20, NULL, &classes);
     c->classes = (int)classes;
     ls_field_bool(&f, "floats", NULL, &floats);

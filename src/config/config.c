@@ -287,9 +287,9 @@ double ls_config_lr(const ls_config *config)
     return config->linear_scaling ? lr * (double)config->batch_size / 256 : lr;
 }
 
-float ls_config_rate(const ls_config *c, double full, uint64_t step, uint32_t steps_per_epoch)
+double ls_config_rate(const ls_config *c, double full, uint64_t step, uint32_t steps_per_epoch)
 {
-    return (float)ls_schedule_rate(&c->schedule, full, step, steps_per_epoch, (uint64_t)c->epochs);
+    return ls_schedule_rate(&c->schedule, full, step, steps_per_epoch, (uint64_t)c->epochs);
 }
 
 const ls_json *ls_config_model_doc(const ls_config *config)

@@ -224,7 +224,8 @@ bool ls_config_standardizes(const ls_config *config, const char *key, int set);
 
 /* Returns the learning rate of step number `step`, from 0, according to the schedule. `full`: the
  * full rate, such as that of ls_config_lr. */
-float ls_config_rate(const ls_config *config, double full, uint64_t step, uint32_t steps_per_epoch);
+double ls_config_rate(const ls_config *config, double full, uint64_t step,
+                      uint32_t steps_per_epoch);
 
 /* Returns the default of the key `shards` for a minibatch of `rows` rows.
  *

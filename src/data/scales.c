@@ -189,7 +189,7 @@ static int find(const scale *s, ls_prep *prep, const ls_measured_numbers *n, con
             deviation[i] = stays_constant(n, i, mean[i], o) ? s->constant : 1;
     if (status == LS_OK && (s->mean || s->std))
         status = ls_scale_fixed(mean, deviation, n->scales, s->mean, s->std, s->key, o);
-    if (status == LS_OK)
+    if (status == LS_OK && n->rows > 0) /* else the rows come later (ls_trainer_step) */
         tell_constants(deviation, n->scales, n->each == count ? "columns" : "channels", o->host);
     if (status == LS_OK)
         status = s->set(prep, mean, deviation, n->scales, o->err);

@@ -79,6 +79,7 @@ static bool get_varint(uint64_t *out, ls_pb_reader *r)
             return true;
     }
     r->broken = true;
+    r->cut = r->at == r->end;
     return false;
 }
 
@@ -91,7 +92,7 @@ static bool get_fixed(uint64_t *out, ls_pb_reader *r, int bytes)
 {
     *out = 0;
     if (r->end - r->at < bytes) {
-        r->broken = true;
+        r->broken = r->cut = true;
         return false;
     }
     for (int i = 0; i < bytes; i++)
@@ -111,13 +112,15 @@ bool ls_pb_next(ls_pb_field *out, ls_pb_reader *r)
     case FIXED_64: return get_fixed(&out->value, r, 8);
     case FIXED_32: return get_fixed(&out->value, r, 4);
     case LENGTH:
-        if (get_varint(&length, r) && length <= (uint64_t)(r->end - r->at)) {
-            out->bytes = r->at;
-            out->length = (size_t)length;
-            r->at += out->length;
-            return true;
-        }
-        break;
+        if (!get_varint(&length, r))
+            break;
+        r->cut = length > (uint64_t)(r->end - r->at);
+        if (r->cut)
+            break;
+        out->bytes = r->at;
+        out->length = (size_t)length;
+        r->at += out->length;
+        return true;
     default: break; /* groups, which no format has that is read here */
     }
     r->broken = true;

@@ -33,6 +33,7 @@ void ls_pb_message(ls_buffer *b, unsigned field, ls_buffer *message);
 typedef struct ls_pb_reader {
     const uint8_t *at, *end;
     bool broken; /* the message is not a valid protocol buffer at `at` */
+    bool cut;    /* it is broken, because it ends within a field */
 } ls_pb_reader;
 
 /* A field that was read. */
@@ -44,7 +45,7 @@ typedef struct ls_pb_field {
 } ls_pb_field;
 
 /* Reads the next field. Returns false at the end of the message, and at a field that is damaged or
- * is a group, where it sets r->broken. */
+ * is a group, where it sets r->broken; if the message ends within the field, it sets r->cut too. */
 bool ls_pb_next(ls_pb_field *out, ls_pb_reader *r);
 /* Reads the next varint of a packed list, whose bytes are those of `r`. Returns false at the end,
  * and where the list is damaged, where it sets r->broken. */

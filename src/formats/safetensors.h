@@ -9,6 +9,7 @@
 #include "store/durable.h"
 #include "json/writer.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,8 +34,9 @@ typedef struct ls_tensor_set {
 
 /* Metadata of a file. Each field can be NULL: the file does not have that entry. */
 typedef struct ls_tensor_notes {
-    /* the state of a run, stored as "lockstep"; a file with a state also has a checksum */
+    /* the state of a run, stored as "lockstep"; a file with a state has a checksum in any case */
     const char *state;
+    bool checksum; /* the metadata begin with "sha256" (ls_tensor_file_write) */
     /* the description of the model, stored as "lockstep_model" (config/card.h) */
     const char *card;
     const char *steps; /* number of training steps, stored as "lockstep_steps"; NULL: not stored */
@@ -44,9 +46,9 @@ typedef struct ls_tensor_notes {
 
 /* Writes the contents of a safetensors file with the tensors of all sets, as F32. The caller
  * opens the file before this call, and completes it afterwards (store/durable.h). The sets must
- * have different prefixes. If notes->state is given, the header's metadata begin with "sha256": the
- * SHA-256 of the whole file as it is with zeros in place of these 64 digits. Errors: LS_EIO,
- * LS_ENOMEM. Any thread. */
+ * have different prefixes. If notes->checksum or notes->state is set, the header's metadata begin
+ * with "sha256": the SHA-256 of the whole file as it is with zeros in place of these 64 digits.
+ * Errors: LS_EIO, LS_ENOMEM. Any thread. */
 int ls_tensor_file_write(ls_file_writer *w, const ls_tensor_set *sets, int count,
                          const ls_tensor_notes *notes, const ls_host *host, ls_error *err);
 
@@ -73,7 +75,7 @@ void ls_floats_sha256(char out[65], const float *values, size_t count);
  * prefix such as "module." or "_orig_mod." before all names. If all names of the file begin with
  * the same prefix, which ends with a dot, and the set has no prefix, the prefix in the file is
  * ignored, and a line in the log of `host` says so. Tensors that the set does not name are
- * ignored. If the file has a state (ls_tensor_notes), its checksum is verified first. Errors:
+ * ignored. If the file has a checksum (ls_tensor_notes), it is verified first. Errors:
  * LS_ENOENT; LS_EIO; LS_EDATA with file, offset and what was expected; LS_ENOMEM. Any thread. */
 int ls_tensor_file_load(const ls_tensor_set *set, const char *path, const ls_host *host,
                         ls_error *err);
@@ -86,7 +88,7 @@ int ls_tensor_file_load_fitting(const ls_tensor_set *set, const char *path, cons
                                 ls_error *err);
 
 /* Reads a file that ls_tensor_file_write has written. The file must contain all tensors of all
- * sets, as F32, and no others. The checksum of a file with a state is verified first. After a
+ * sets, as F32, and no others. Its checksum, if it has one, is verified first. After a
  * failure the contents of the arrays are undefined. Errors: those of ls_tensor_file_load. */
 int ls_tensor_file_load_sets(const ls_tensor_set *sets, int count, const char *path,
                              const ls_host *host, ls_error *err);
@@ -97,7 +99,7 @@ int ls_tensor_file_load_sets(const ls_tensor_set *sets, int count, const char *p
 int ls_safetensors_state(char **state, const char *path, const ls_host *host, ls_error *err);
 
 /* Reads notes->card, the description of the model, from a file of weights. *card becomes NULL if
- * the file has none; the caller frees it. The checksum of a file with a state is verified first.
+ * the file has none; the caller frees it. The file's checksum, if it has one, is verified first.
  * Errors: those of ls_safetensors_state. */
 int ls_safetensors_card(char **card, const char *path, const ls_host *host, ls_error *err);
 

@@ -16,8 +16,8 @@ enum {
 /* The format's own limit is 100 MB. Headers written by this library have a few kilobytes. */
 #define MAX_HEADER ((size_t)16 << 20)
 
-/* For a file with a state: the text with which its header begins, the zeros that stand in place of
- * the hash's digits until the hash is known, and the offset of these digits in the file. */
+/* For a file with a checksum: the text with which its header begins, the zeros that stand in place
+ * of the hash's digits until the hash is known, and the offset of these digits in the file. */
 #define LS_WHOLE_START "{\"__metadata__\":{\"sha256\":\""
 #define LS_WHOLE_ZEROS "0000000000000000000000000000000000000000000000000000000000000000"
 enum { LS_WHOLE_AT = PREFACE + sizeof LS_WHOLE_START - 1 };

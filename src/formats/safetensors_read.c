@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads safetensors files. Before any tensor is read, the whole header is checked: the tensors must
- * cover the rest of the file without gaps and overlaps. The checksum of a file with a run's state
- * is verified as well. The file is read, not mapped: if it shrinks meanwhile, the result is an
- * error instead of SIGBUS. */
+ * cover the rest of the file without gaps and overlaps. The file's checksum, if it has one, is
+ * verified as well. The file is read, not mapped: if it shrinks meanwhile, the result is an error
+ * instead of SIGBUS. */
 #include "formats/safetensors.h"
 
 #include "base/error.h"
@@ -410,6 +410,12 @@ static int check_no_others(const file *f, const ls_tensor_set *sets, int count)
 
 /* ---- verification of the checksum ------------------------------------------------------------ */
 
+static const cJSON *metadata(const file *f, const char *key)
+{
+    const cJSON *all = cJSON_GetObjectItemCaseSensitive(ls_json_root(f->header), "__metadata__");
+    return cJSON_GetObjectItemCaseSensitive(all, key);
+}
+
 /* Computes the SHA-256 of the file as it is with zeros in place of the hash's own digits. */
 static int hash_file(char out[LS_SHA256_HEX], const file *f)
 {
@@ -435,32 +441,32 @@ static int hash_file(char out[LS_SHA256_HEX], const file *f)
     return status;
 }
 
+/* Fails because the file is not the one that its checksum describes. A file of weights without a
+ * state can have been changed on purpose, by a program that has kept its metadata. */
+static int fail_checksum(const file *f, int at, const char *what)
+{
+    const bool has_state = metadata(f, "lockstep");
+    return ls_fail(f->err, LS_EDATA, "%s: offset %d: expected %s; the file is damaged%s", f->path,
+                   at, what,
+                   has_state ? ""
+                             : ": use another copy of it (if a program has changed it on purpose, "
+                               "leave \"sha256\" out of its metadata)");
+}
+
 static int verify(const file *f, const char *digits)
 {
     static const char start[] = LS_WHOLE_START;
-    char found[sizeof start], hash[LS_SHA256_HEX];
+    char found[sizeof start], hash[LS_SHA256_HEX], what[200];
     int status = read_at(f, found, sizeof start - 1, PREFACE);
     if (status != LS_OK)
         return status;
     if (memcmp(found, start, sizeof start - 1) != 0 || strlen(digits) != LS_SHA256_HEX - 1)
-        return ls_fail(f->err, LS_EDATA,
-                       "%s: offset 8: expected the file's SHA-256 before all else; the file is "
-                       "damaged",
-                       f->path);
+        return fail_checksum(f, PREFACE, "the file's SHA-256 before all else");
     status = hash_file(hash, f);
-    if (status == LS_OK && strcmp(hash, digits) != 0)
-        status =
-            ls_fail(f->err, LS_EDATA,
-                    "%s: offset %d: expected the SHA-256 %.64s of the whole file, found %s; the "
-                    "file is damaged",
-                    f->path, (int)LS_WHOLE_AT, digits, hash);
-    return status;
-}
-
-static const cJSON *metadata(const file *f, const char *key)
-{
-    const cJSON *all = cJSON_GetObjectItemCaseSensitive(ls_json_root(f->header), "__metadata__");
-    return cJSON_GetObjectItemCaseSensitive(all, key);
+    if (status || strcmp(hash, digits) == 0)
+        return status;
+    snprintf(what, sizeof what, "the SHA-256 %.64s of the whole file, found %s", digits, hash);
+    return fail_checksum(f, LS_WHOLE_AT, what);
 }
 
 static int check_whole(const file *f)
@@ -469,7 +475,7 @@ static int check_whole(const file *f)
     const cJSON *text = metadata(f, "lockstep");
     if (!digits && !text)
         return LS_OK;
-    if (!cJSON_IsString(digits) || !cJSON_IsString(text))
+    if (!cJSON_IsString(digits) || (text && !cJSON_IsString(text)))
         return ls_fail(f->err, LS_EDATA,
                        "%s: offset 8: expected \"sha256\" and \"lockstep\" in its metadata, two "
                        "strings; the file is damaged",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Writes safetensors files. A file that contains the state of a run (safetensors.h) has a checksum
- * in its header, before the data that the checksum covers. Therefore the bytes of such a file are
- * generated twice: first to compute the checksum, then to write the file. */
+/* Writes safetensors files. A file of weights or with the state of a run (safetensors.h) has a
+ * checksum in its header, before the data that the checksum covers. Therefore the bytes of such a
+ * file are generated twice: first to compute the checksum, then to write the file. */
 #include "formats/safetensors.h"
 
 #include "base/error.h"
@@ -48,15 +48,20 @@ static void write_entry(ls_json_writer *w, const ls_tensor_entry *e, const char 
     ls_safetensors_put_entry(w, name, "F32", dim, e->rank, 4 * (uint64_t)e->count, at);
 }
 
-/* Writes the header. If there is a state, the metadata begin with zeros in place of the hash, at
- * offset LS_WHOLE_AT of the file. */
+static bool has_checksum(const ls_tensor_notes *notes)
+{
+    return notes->checksum || notes->state;
+}
+
+/* Writes the header. If the file has a checksum, the metadata begin with zeros in place of the
+ * hash, at offset LS_WHOLE_AT of the file. */
 static void write_header(ls_json_writer *w, const ls_tensor_set *sets, int count,
                          const ls_tensor_notes *notes)
 {
     uint64_t at = 0;
     ls_json_open_object(w, NULL);
     ls_json_open_object(w, "__metadata__");
-    if (notes->state)
+    if (has_checksum(notes))
         ls_json_put_string(w, "sha256", LS_WHOLE_ZEROS);
     ls_json_put_string(w, "format", "pt");
     if (notes->state)
@@ -164,7 +169,7 @@ static int write_to(const target *to, const char *name, const ls_tensor_set *set
     int status = ls_json_writer_text(&text, &length, err) ? LS_OK : LS_ENOMEM;
     if (status == LS_OK && length > MAX_HEADER - 8)
         status = ls_fail(err, LS_EIO, "%.300s: cannot write: too many tensors", name);
-    if (status == LS_OK && notes->state)
+    if (status == LS_OK && has_checksum(notes))
         fill_hash(text.out.text, length, sets, count);
     if (status == LS_OK)
         status = write_all(to, text.out.text, length, sets, count, err);

@@ -162,6 +162,14 @@ bool ls_field_int(ls_fields *f, const char *key, long min, long max, const long 
     return true;
 }
 
+bool ls_field_version(ls_fields *f, const char *key, long min, long newest, long *out)
+{
+    const cJSON *node = ls_field_any(f, key);
+    if (cJSON_IsNumber(node) && node->valuedouble > (double)newest)
+        ls_fields_fail(f, node, LS_NEWER_VERSION, key, node->valuedouble, newest);
+    return ls_field_int(f, key, min, newest, NULL, out);
+}
+
 bool ls_field_double(ls_fields *f, const char *key, double min, double max, const double *fallback,
                      double *out)
 {

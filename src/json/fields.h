@@ -21,6 +21,12 @@
 
 #define LS_FIELDS_MAX 48
 
+/* Message about a file that a newer version has written: the name of the file's version (%s), that
+ * version (%.0f) and the newest one that this program reads (%ld). */
+#define LS_NEWER_VERSION                                                                            \
+    "written by a newer version of Lockstep (%s %.0f; this one reads up to %ld): update Lockstep, " \
+    "or use a file of this version"
+
 typedef struct ls_fields {
     const ls_json *doc;
     const cJSON *object;
@@ -43,6 +49,9 @@ void ls_fields_begin(ls_fields *f, const ls_json *doc, const cJSON *object, cons
  * is absent, *out becomes the fallback. */
 bool ls_field_int(ls_fields *f, const char *key, long min, long max, const long *fallback,
                   long *out);
+/* Reads the version of a file's form, a number from `min` to `newest`. A greater number is that of
+ * a newer program, and the message says so. */
+bool ls_field_version(ls_fields *f, const char *key, long min, long newest, long *out);
 bool ls_field_double(ls_fields *f, const char *key, double min, double max, const double *fallback,
                      double *out);
 bool ls_field_bool(ls_fields *f, const char *key, const int *fallback, int *out);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/sized.h"
+#include "base/stack.h"
 #include "base/thread_state.h"
 #include "model/export.h"
 #include "nn/safetensors.h"
@@ -12,7 +13,9 @@
 #include <math.h>
 #include <string.h>
 
-static int open_model(ls_model **out, const char *path, const ls_model_options *o, ls_error *err)
+/* Kept out of ls_model_open, whose check of the stack comes before the memory of this function. */
+__attribute__((noinline)) static int open_model(ls_model **out, const char *path,
+                                                const ls_model_options *o, ls_error *err)
 {
     ls_card card;
     ls_network *model;
@@ -35,8 +38,8 @@ static int open_model(ls_model **out, const char *path, const ls_model_options *
         status = ls_model_create(&s, inference, weights, steps, err);
     /* a prediction of no rows opens the device, so errors of opening are returned here */
     if (status == LS_OK)
-        status = ls_model_predict(s, NULL, inference->preprocessing.floats ? LS_ROW_F32 : LS_ROW_U8,
-                                  0, LS_OUTPUT_LOGITS, NULL, 0, err);
+        status = ls_predictor_run(s, NULL, inference->preprocessing.floats ? LS_ROW_F32 : LS_ROW_U8,
+                                  0, LS_OUTPUT_LOGITS, NULL, err);
     ls_inference_release(inference);
     ls_free(o->host, weights);
     ls_card_fini(&card);
@@ -59,6 +62,8 @@ int ls_model_open(ls_model **out, const char *path, const ls_model_options *opti
     int status = options ? ls_sized_take(&o, sizeof o, options, "ls_model_options", err) : LS_OK;
     if (status == LS_OK)
         status = ls_host_check(o.host, err);
+    if (status == LS_OK)
+        status = ls_stack_check(LS_PREDICT_STACK_BYTES, "ls_model_open", err);
     return status ? status : open_model(out, path, &o, err);
 }
 
@@ -161,7 +166,10 @@ int ls_model_row(const ls_model *model, const ls_field *fields, size_t count, si
                        "ls_model_row: the model's rows have no columns of names; pass whole rows "
                        "to ls_model_predict");
     const ls_shape *in = &i->model->input;
-    int status = ls_check_capacity(capacity, (size_t)in->c * (size_t)in->h * (size_t)in->w, err);
+    int status = ls_stack_check(LS_CALL_STACK_BYTES, "ls_model_row", err);
+    if (status)
+        return status;
+    status = ls_check_capacity(capacity, (size_t)in->c * (size_t)in->h * (size_t)in->w, err);
     if (status)
         return status;
     bool *seen = ls_alloc_array(i->host, (size_t)prep->columns, sizeof *seen);

@@ -156,6 +156,9 @@ int ls_model_save(const ls_model *s, const char *path, ls_error *err)
 {
     if (!s || !path)
         return ls_fail(err, LS_EINVAL, "ls_model_save: no model, or no path");
+    int status = ls_stack_check(LS_CALL_STACK_BYTES, "ls_model_save", err);
+    if (status)
+        return status;
     const ls_network model = model_of(s);
     return ls_export_weights(path, &model, s->canonical, s->steps, s->inference->host, err);
 }
@@ -165,6 +168,9 @@ int ls_model_export(const ls_model *s, const char *path, ls_error *err)
     LS_OWN_ARITHMETIC;
     if (!s || !path)
         return ls_fail(err, LS_EINVAL, "ls_model_export: no model, or no path");
+    int status = ls_stack_check(LS_CALL_STACK_BYTES, "ls_model_export", err);
+    if (status)
+        return status;
     const ls_card *card = ls_card_of_model(s);
     const ls_network model = model_of(s);
     return ls_export_onnx(path, &model, s->canonical, &card->config, card->prep, s->inference->host,

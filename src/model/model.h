@@ -38,10 +38,6 @@ void ls_inference_use_kind_of(ls_inference *inference, const char *device);
  * before the first model. */
 void ls_inference_expect_changes(ls_inference *inference);
 
-/* Free stack in bytes that the calling thread needs for a prediction. (See train/calls.h for other
- * calls.) */
-#define LS_PREDICT_STACK_BYTES ((size_t)96 << 10)
-
 /* Creates a model. `canonical`: the weights after `steps` steps, in canonical layout
  * (nn/network.h), which the function copies. Errors: LS_ENOMEM. */
 int ls_model_create(ls_model **out, ls_inference *inference, const float *canonical, uint64_t steps,

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/sized.h"
+#include "base/stack.h"
 #include "base/thread_state.h"
 #include "model/evaluate.h"
 #include "model/outputs.h"
@@ -55,6 +56,8 @@ int ls_rows_open(ls_rows **out, ls_model *model, const char *path, const ls_rows
     if (!out || !model || !path)
         return ls_fail(err, LS_EINVAL, "ls_rows_open: no model, no path, or no room for the rows");
     int status = options ? ls_sized_take(&o, sizeof o, options, "ls_rows_options", err) : LS_OK;
+    if (status == LS_OK)
+        status = ls_stack_check(LS_OPEN_STACK_BYTES, "ls_rows_open", err);
     if (status)
         return status;
     ls_rows *r = ls_alloc(model->inference->host, sizeof *r);
@@ -122,8 +125,10 @@ static void describe(ls_evaluation *out, const ls_trained *view, const ls_traine
     ls_measured_tell(out, e->wanted, &e->measured);
 }
 
-static int evaluate(ls_evaluation *out, const ls_model *model, const char *path, uint32_t limit,
-                    ls_error *err)
+/* Kept out of ls_model_evaluate, whose check of the stack comes before the memory of this function.
+ */
+__attribute__((noinline)) static int evaluate(ls_evaluation *out, const ls_model *model,
+                                              const char *path, uint32_t limit, ls_error *err)
 {
     const ls_inference *i = model->inference;
     ls_trained view = {.host = i->host};
@@ -153,6 +158,8 @@ int ls_model_evaluate(const ls_model *model, const char *path, const ls_rows_opt
     int status = ls_sized_give(out, &result, sizeof result, "ls_evaluation", err);
     if (status == LS_OK && options)
         status = ls_sized_take(&o, sizeof o, options, "ls_rows_options", err);
+    if (status == LS_OK)
+        status = ls_stack_check(LS_PREDICT_STACK_BYTES, "ls_model_evaluate", err);
     if (status)
         return status;
     ls_c_locale locale = ls_c_locale_enter();

@@ -76,11 +76,12 @@ int ls_safetensors_write(ls_file_writer *w, const ls_network *model, const ls_te
 #define STEPS_DIGITS 24
 
 /* Returns the notes of a file of weights. `number`: memory for the number of steps. */
-static ls_tensor_notes notes_of_weights(const ls_network *model, uint64_t steps,
+static ls_tensor_notes notes_of_weights(const ls_network *model, uint64_t steps, bool checksum,
                                         char number[STEPS_DIGITS])
 {
     snprintf(number, STEPS_DIGITS, "%llu", (unsigned long long)steps);
-    return (ls_tensor_notes){.card = model->card,
+    return (ls_tensor_notes){.checksum = checksum,
+                             .card = model->card,
                              .steps = steps == LS_STEPS_UNKNOWN ? NULL : number};
 }
 
@@ -89,7 +90,7 @@ int ls_safetensors_save(const char *path, const ls_network *model, const float *
 {
     const ls_tensors_out weights = {"", canonical};
     char number[STEPS_DIGITS];
-    const ls_tensor_notes notes = notes_of_weights(model, steps, number);
+    const ls_tensor_notes notes = notes_of_weights(model, steps, true, number);
     ls_file_writer w;
     int status = ls_replace_begin(&w, path, host, err);
     if (status == LS_OK)
@@ -101,11 +102,11 @@ int ls_safetensors_save(const char *path, const ls_network *model, const float *
 }
 
 int ls_safetensors_sha256(char out[65], const ls_network *model, const float *canonical,
-                          uint64_t steps, const ls_host *host, ls_error *err)
+                          uint64_t steps, bool checksum, const ls_host *host, ls_error *err)
 {
     const ls_tensors_out weights = {"", canonical};
     char number[STEPS_DIGITS];
-    const ls_tensor_notes notes = notes_of_weights(model, steps, number);
+    const ls_tensor_notes notes = notes_of_weights(model, steps, checksum, number);
     return write_sets(NULL, out, model, &weights, 1, &notes, host, err);
 }
 

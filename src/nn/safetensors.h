@@ -29,14 +29,16 @@ typedef struct ls_tensors_in {
 
 /* Writes the canonical weights as fp32 tensors under their names. The file is written under a
  * temporary name and renamed to `path` when complete. Therefore a failure leaves the former file as
- * it is. `steps`: number of training steps, which is stored too; LS_STEPS_UNKNOWN: not known.
+ * it is. `steps`: number of training steps, which is stored too; LS_STEPS_UNKNOWN: not known. The
+ * file has a checksum, as ls_tensor_notes describes it.
  * Errors: LS_EIO, with the path and the operating system's reason; LS_ENOMEM. Any thread. */
 int ls_safetensors_save(const char *path, const ls_network *model, const float *canonical,
                         uint64_t steps, const ls_host *host, ls_error *err);
 /* Computes the SHA-256 of the file that ls_safetensors_save would write, as 64 hexadecimal digits
- * and a zero byte. Errors: LS_ENOMEM. Any thread. */
+ * and a zero byte. `checksum` false: of the same file without a checksum, as earlier versions wrote
+ * it. Errors: LS_ENOMEM. Any thread. */
 int ls_safetensors_sha256(char out[65], const ls_network *model, const float *canonical,
-                          uint64_t steps, const ls_host *host, ls_error *err);
+                          uint64_t steps, bool checksum, const ls_host *host, ls_error *err);
 /* Reads the number of training steps from a file of ls_safetensors_save. LS_STEPS_UNKNOWN: the file
  * does not have it. Errors: LS_ENOENT, LS_EIO, LS_EDATA, LS_ENOMEM. */
 int ls_safetensors_load_steps(uint64_t *steps, const char *path, const ls_host *host,
@@ -55,7 +57,7 @@ int ls_safetensors_write(ls_file_writer *w, const ls_network *model, const ls_te
 
 /* Reads every tensor of the model from a file into the canonical array. The number formats F16 and
  * BF16 are converted to F32. `prefix`: as in ls_tensors_in. Tensors that the model does not have
- * are ignored, because the file can come from another program. The checksum of a file with a state
+ * are ignored, because the file can come from another program. The file's checksum, if it has one,
  * is verified first. Errors: LS_ENOENT, LS_EIO, LS_EDATA, LS_ENOMEM. */
 int ls_safetensors_load(float *canonical, const char *path, const ls_network *model,
                         const char *prefix, const ls_host *host, ls_error *err);

@@ -134,7 +134,7 @@ static int find_external(ls_import *g, const ls_import_value *v, const uint8_t *
         ls_onnx_text key = {0}, value = {0};
         if (f.number != TENSOR_EXTERNAL || !f.bytes)
             continue;
-        inner = (ls_pb_reader){f.bytes, f.bytes + f.length, false};
+        inner = (ls_pb_reader){.at = f.bytes, .end = f.bytes + f.length};
         while (ls_pb_next(&h, &inner))
             if (h.bytes && h.number == ENTRY_KEY)
                 key = (ls_onnx_text){(const char *)h.bytes, h.length};
@@ -183,7 +183,7 @@ static int decode_varints(ls_import *g, ls_import_value *v, size_t bytes, unsign
     while (ls_pb_next(&f, &r)) {
         if (f.number != number)
             continue;
-        ls_pb_reader list = {f.bytes, f.bytes ? f.bytes + f.length : NULL, false};
+        ls_pb_reader list = {.at = f.bytes, .end = f.bytes ? f.bytes + f.length : NULL};
         for (bool one = !f.bytes; one || (f.bytes && ls_pb_next_packed(&value, &list));
              one = false) {
             value = one ? f.value : value;

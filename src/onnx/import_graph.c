@@ -137,7 +137,7 @@ bool ls_import_tensor(const ls_import *g, const ls_onnx_node *n, const char *nam
     ls_pb_field f;
     if (!find_field(&f, g, n, name, ATTRIBUTE_T) || !f.bytes)
         return false;
-    *out = (ls_pb_reader){f.bytes, f.bytes + f.length, false};
+    *out = (ls_pb_reader){.at = f.bytes, .end = f.bytes + f.length};
     return true;
 }
 
@@ -152,7 +152,7 @@ int ls_import_ints(const ls_import *g, const ls_onnx_node *n, const char *name, 
     while (a && ls_pb_next(&f, &r)) {
         if (f.number != ATTRIBUTE_INTS)
             continue;
-        list = (ls_pb_reader){f.bytes, f.bytes ? f.bytes + f.length : NULL, false};
+        list = (ls_pb_reader){.at = f.bytes, .end = f.bytes ? f.bytes + f.length : NULL};
         for (bool one = !f.bytes; one || (f.bytes && ls_pb_next_packed(&value, &list));
              one = false) {
             if (count == most)

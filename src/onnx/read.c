@@ -41,7 +41,7 @@ static ls_onnx_text text_of(const ls_pb_field *f)
 
 static ls_pb_reader message_of(const ls_pb_field *f)
 {
-    return (ls_pb_reader){f->bytes, f->bytes + f->length, false};
+    return (ls_pb_reader){.at = f->bytes, .end = f->bytes + f->length};
 }
 
 const char *ls_onnx_type_name(int type)
@@ -58,12 +58,19 @@ const char *ls_onnx_type_name(int type)
 /* Fails if the message that `r` reads is damaged. */
 static int check_end(const ls_onnx_model *m, const ls_pb_reader *r, const char *what, ls_error *err)
 {
+    const size_t size = m->file.map_bytes;
+    const uint8_t *bytes = m->file.map;
     if (!r->broken)
         return LS_OK;
+    if (r->cut && r->end == bytes + size)
+        return ls_fail(err, LS_EDATA,
+                       "%.300s: offset %zu: expected a whole field of %s, and the file ends within "
+                       "it, after %zu bytes: it is cut off, or no ONNX file; copy it again",
+                       m->path, (size_t)(r->at - bytes), what, size);
     return ls_fail(err, LS_EDATA,
                    "%.300s: offset %zu: expected a field of %s, found damaged bytes; is it an ONNX "
                    "file?",
-                   m->path, (size_t)(r->at - (const uint8_t *)m->file.map), what);
+                   m->path, (size_t)(r->at - bytes), what);
 }
 
 static int fail_many(const ls_onnx_model *m, const char *what, ls_error *err)
@@ -315,7 +322,7 @@ static int add_entry(ls_onnx_model *m, ls_pb_reader r, ls_error *err)
 static int read_model(ls_onnx_model *m, ls_error *err)
 {
     const uint8_t *bytes = m->file.map;
-    ls_pb_reader r = {bytes, bytes + m->file.map_bytes, false};
+    ls_pb_reader r = {.at = bytes, .end = bytes + m->file.map_bytes};
     ls_pb_field f;
     bool graph = false;
     int status = LS_OK;

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/sized.h"
+#include "base/stack.h"
 #include "base/thread_state.h"
 #include "data/image.h"
 
@@ -36,6 +37,8 @@ int ls_model_picture(const ls_model *model, const void *bytes, size_t length,
     int status = options ? ls_sized_take(&o, sizeof o, options, "ls_picture_options", err) : LS_OK;
     if (status == LS_OK)
         status = ls_host_check(o.host, err);
+    if (status == LS_OK)
+        status = ls_stack_check(LS_CALL_STACK_BYTES, "ls_model_picture", err);
     if (status)
         return status;
     const char *name = o.name ? o.name : "the picture";

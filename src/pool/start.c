@@ -4,6 +4,7 @@
 #include "base/host.h"
 #include "base/plural.h"
 #include "base/sized.h"
+#include "base/stack.h"
 #include "pool/pool.h"
 
 #include <stdio.h>
@@ -196,13 +197,12 @@ static int start_workers(ls_pool *pool, ls_error *err)
     return status;
 }
 
-int ls_pool_create(ls_pool **out, const ls_pool_options *options, ls_error *err)
+/* Kept out of ls_pool_create, whose check of the stack comes before the memory of this function. */
+__attribute__((noinline)) static int create(ls_pool **out, const ls_pool_options *options,
+                                            ls_error *err)
 {
     ls_pool_options o;
     ls_pool *pool = NULL;
-    if (!out)
-        return ls_fail(err, LS_EINVAL, "ls_pool_create: nowhere to put the pool");
-    *out = NULL;
     int status = take_options(&o, options, err);
     if (status == LS_OK)
         status = new_pool(&pool, &o, err);
@@ -211,4 +211,13 @@ int ls_pool_create(ls_pool **out, const ls_pool_options *options, ls_error *err)
     if (status == LS_OK)
         *out = pool;
     return status;
+}
+
+int ls_pool_create(ls_pool **out, const ls_pool_options *options, ls_error *err)
+{
+    if (!out)
+        return ls_fail(err, LS_EINVAL, "ls_pool_create: nowhere to put the pool");
+    *out = NULL;
+    int status = ls_stack_check(LS_CALL_STACK_BYTES, "ls_pool_create", err);
+    return status ? status : create(out, options, err);
 }

@@ -592,7 +592,7 @@ int ls_prep_read(ls_prep **out, const ls_json *doc, const cJSON *node, size_t in
     long version;
     int kind;
     ls_fields_begin(&f, doc, node, "preparation", err);
-    ls_field_int(&f, "version", OLDEST_VERSION, NEWEST_VERSION, NULL, &version);
+    ls_field_version(&f, "version", OLDEST_VERSION, NEWEST_VERSION, &version);
     ls_field_choice(&f, "rows", kinds, NULL, &kind);
     reader r = {.doc = doc, .input = input, .floats = floats, .err = err};
     *out = NULL;

@@ -48,9 +48,11 @@ static int mark_in_use(ls_trainer *t, const char *function, ls_error *err)
                    function);
 }
 
-ls_call ls_call_begin_last(ls_trainer *t, const char *function, ls_error *err)
+ls_call ls_call_begin(ls_trainer *t, const char *function, ls_error *err)
 {
     int status = check_process(t, function, err);
+    if (status == LS_OK)
+        status = ls_stack_check(LS_CALL_STACK_BYTES, function, err);
     if (status == LS_OK)
         status = mark_in_use(t, function, err);
     if (status)
@@ -59,14 +61,6 @@ ls_call ls_call_begin_last(ls_trainer *t, const char *function, ls_error *err)
     if (status)
         ls_call_end(&(ls_call){t, LS_OK});
     return (ls_call){status ? NULL : t, status};
-}
-
-ls_call ls_call_begin(ls_trainer *t, const char *function, ls_error *err)
-{
-    int status = check_process(t, function, err);
-    if (status == LS_OK)
-        status = ls_stack_check(LS_CALL_STACK_BYTES, function, err);
-    return status ? (ls_call){NULL, status} : ls_call_begin_last(t, function, err);
 }
 
 void ls_call_end(const ls_call *call)

@@ -6,12 +6,6 @@
 #include <lockstep/trainer.h>
 #include <stddef.h>
 
-/* Free stack in bytes that the calling thread needs: LS_OPEN_STACK_BYTES for ls_trainer_open,
- * LS_CALL_STACK_BYTES for all other functions. The sizes are about twice the measured need
- * (tests/embed/test_stack.c). */
-#define LS_CALL_STACK_BYTES ((size_t)48 << 10)
-#define LS_OPEN_STACK_BYTES ((size_t)80 << 10)
-
 /* A call in progress. */
 typedef struct ls_call {
     ls_trainer *trainer; /* NULL: the call was refused, with `status` */
@@ -26,10 +20,6 @@ typedef struct ls_call {
  * - LS_EINVAL: the calling thread has too little stack, or runs a job of options.pool
  * - LS_ECANCELED: options.pool was cancelled */
 ls_call ls_call_begin(ls_trainer *trainer, const char *function, ls_error *err);
-
-/* Begins the call that closes a trainer. Does the same as ls_call_begin, except the check of the
- * stack. */
-ls_call ls_call_begin_last(ls_trainer *trainer, const char *function, ls_error *err);
 
 /* Ends a call. Does nothing if the call was refused. */
 void ls_call_end(const ls_call *call);

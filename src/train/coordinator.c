@@ -89,7 +89,7 @@ static int fill_range(ls_range *range, const ls_coordination *c, uint32_t steps,
     range->first_step = steps_sent(c);
     range->steps = steps;
     for (uint32_t i = 0; i < steps; i++)
-        range->lr[i] = ls_rate(t, range->first_step + i);
+        range->lr[i] = (float)ls_rate(t, range->first_step + i);
     if (!c->images)
         choose_rows(range, c, steps);
     int status = ls_engine_feed(t->engine) ? feed_rows(range, c, err) : LS_OK;

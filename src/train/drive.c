@@ -147,11 +147,15 @@ static int check_step(const ls_trainer *t, const ls_step_rows *r, ls_error *err)
             err, LS_EINVAL,
             "ls_trainer_step: the training data is resident; rows of the caller's need a "
             "data source with `streamed` set");
-    if (!r->rows || !r->targets || !rows_are_prepared(t, r->n))
+    if (!rows_are_prepared(t, r->n))
         return ls_fail(err, LS_EINVAL,
-                       "ls_trainer_step: %u rows; expected rows and targets of batch_size (%d) "
-                       "rows, or of a number in options.step_rows",
+                       "ls_trainer_step: %u rows; expected batch_size (%d) rows, or a number in "
+                       "options.step_rows",
                        (unsigned)r->n, t->config.batch_size);
+    if (!r->rows || !r->targets)
+        return ls_fail(
+            err, LS_EINVAL, "ls_trainer_step: ls_step_rows.%s is NULL; expected the %s of %u rows",
+            r->rows ? "targets" : "rows", r->rows ? "targets" : "values", (unsigned)r->n);
     status = check_rows(t, r, err);
     if (status == LS_OK)
         status = check_weights(t, r, err);
@@ -191,7 +195,7 @@ static int describe_step(ls_step_result *out, const ls_trainer *t, const ls_repo
         .number = r->number,
         .loss = ls_loss_of_run(t, ls_loss_mean((double)r->loss, (double)r->weight)),
         .accuracy = ls_loss_accuracy(t->config.loss, (double)r->correct, (double)r->rows),
-        .lr = (double)ls_rate(t, r->number - 1),
+        .lr = ls_rate(t, r->number - 1),
         .skipped = r->skipped};
     return ls_sized_give(out, &step, sizeof step, "ls_step_result", err);
 }
@@ -231,10 +235,11 @@ int ls_trainer_step(ls_trainer *t, const ls_step_rows *rows, ls_step_result *out
 int ls_trainer_set_lr(ls_trainer *t, double lr, ls_error *err)
 {
     LS_TRAINER_CALL(t, "ls_trainer_set_lr", err);
-    if (!(lr > 0 && lr <= 1e6))
+    if (!((float)lr > 0 && lr <= 1e6))
         return ls_fail(
             err, LS_EINVAL,
-            "ls_trainer_set_lr: expected a learning rate above 0 and up to 1e6, found %g", lr);
+            "ls_trainer_set_lr: expected a learning rate above 0 and up to 1e6, found %g%s", lr,
+            lr > 0 && lr < 1 ? ", which is 0 as a float" : "");
     if (t->ran)
         return ls_fail(err, LS_EINVAL,
                        "ls_trainer_set_lr: the run has ended; open another trainer");
@@ -354,6 +359,9 @@ static int read_checkpoint(ls_trainer *t, const char *path, const char *state, l
     int status = ls_resumed_read(&other, path, state, t->host, err);
     if (status == LS_OK)
         status = ls_go_on_from(t, &other, err);
+    if (status == LS_OK)
+        ls_resume_compare_libraries(&other, t->reported.summary.isa, t->reported.summary.library,
+                                    t->host);
     ls_resumed_fini(&other, t->host);
     return status;
 }

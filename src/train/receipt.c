@@ -162,7 +162,8 @@ static int put_weights(ls_json_writer *w, const struct ls_trainer *t, ls_error *
     char hex[LS_SHA256_HEX];
     const float *weights = ls_engine_weights(t->engine)->canonical;
     ls_json_put_string(w, "weights_sha256", t->reported.result.weights_sha256);
-    int status = ls_safetensors_sha256(hex, t->model, weights, t->position.steps, t->host, err);
+    int status =
+        ls_safetensors_sha256(hex, t->model, weights, t->position.steps, true, t->host, err);
     if (status == LS_OK)
         ls_json_put_string(w, "weights_file_sha256", hex);
     return status;

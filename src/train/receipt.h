@@ -6,8 +6,9 @@
 #include "train/trainer.h"
 #include "json/writer.h"
 
-/* Value of the key `format`. */
+/* Value of the key `format`, and the version in it. */
 #define LS_RECEIPT_FORMAT "lockstep receipt 2"
+#define LS_RECEIPT_VERSION 2
 
 /* Returns why no run with this config can be verified, as the end of a sentence; NULL: one can. */
 const char *ls_unverifiable_config(const ls_config *config);

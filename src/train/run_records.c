@@ -95,7 +95,7 @@ double ls_loss_of_run(const struct ls_trainer *t, double loss)
     return ls_loss_in_unit(t->config.loss->power, loss, unit);
 }
 
-float ls_rate(const struct ls_trainer *t, uint64_t step)
+double ls_rate(const struct ls_trainer *t, uint64_t step)
 {
     const double full = t->position.lr > 0 ? t->position.lr : ls_config_lr(&t->config);
     return ls_config_rate(&t->config, full, step, t->coordination->steps);
@@ -114,7 +114,7 @@ int ls_record_step(struct ls_trainer *t, double images_per_s, const ls_report *r
         .hits = t->config.loss->hits,
         .loss = (float)ls_loss_of_run(
             t, (double)(float)ls_loss_mean((double)r->loss, (double)r->weight)),
-        .lr = ls_rate(t, r->number - 1),
+        .lr = (float)ls_rate(t, r->number - 1),
         .images_per_s = (float)images_per_s,
         .gradient_norm = r->gradient_norm,
         .worker = t->records.times,

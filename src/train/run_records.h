@@ -40,8 +40,9 @@ int ls_record_eval(struct ls_trainer *trainer, double seconds, ls_error *err);
 int ls_record_run_end(struct ls_trainer *trainer, int status, const char *error, ls_error *err);
 
 /* Returns the learning rate of step number `step`, from 0: that of the schedule, from the full rate
- * that the caller has set (ls_trainer_set_lr), or else that of the config. */
-float ls_rate(const struct ls_trainer *trainer, uint64_t step);
+ * that the caller has set (ls_trainer_set_lr), or else that of the config. Workers use it as a
+ * float. */
+double ls_rate(const struct ls_trainer *trainer, uint64_t step);
 
 /* Converts a loss from the unit in which workers compute it to the unit in which the run reports
  * it. The units differ if the target is standardised (scaled to mean 0 and deviation 1). */

@@ -146,7 +146,7 @@ int ls_trainer_close(ls_trainer *t, ls_error *err)
 {
     if (!t)
         return LS_OK;
-    const ls_call call = ls_call_begin_last(t, "ls_trainer_close", err);
+    const ls_call call = ls_call_begin(t, "ls_trainer_close", err);
     /* The call is never ended, so no other call of this trainer can begin. */
     return call.status ? call.status : close_trainer(t, err);
 }
@@ -492,12 +492,32 @@ static int hand_out(char **out, const char *text, const ls_host *host, ls_error 
     return LS_OK;
 }
 
+/* Kept out of ls_config_resolve, whose check of the stack comes before the memory of this function.
+ */
+__attribute__((noinline)) static int resolve(char **out, const ls_trainer_options *o, ls_error *err)
+{
+    ls_config config;
+    char *text;
+    int status = ls_config_read(&config, o, err);
+    if (status)
+        return status;
+    status = ls_config_choose_run_dir(&config, o, err);
+    if (status == LS_OK)
+        status = ls_network_check(ls_config_model_doc(&config), config.model, o->host, err);
+    if (status == LS_OK)
+        status = ls_config_text(&text, &config, o->host, err);
+    ls_config_fini(&config);
+    if (status)
+        return status;
+    status = hand_out(out, text, o->host, err);
+    ls_free(o->host, text);
+    return status;
+}
+
 int ls_config_resolve(char **out, const ls_trainer_options *options, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
-    ls_config config;
     ls_trainer_options o;
-    char *text;
     if (!out)
         return ls_fail(err, LS_EINVAL, "ls_config_resolve: nowhere to put the text");
     *out = NULL;
@@ -507,20 +527,8 @@ int ls_config_resolve(char **out, const ls_trainer_options *options, ls_error *e
     if (status == LS_OK)
         status = ls_config_check_options(&o, err);
     if (status == LS_OK)
-        status = ls_config_read(&config, &o, err);
-    if (status)
-        return status;
-    status = ls_config_choose_run_dir(&config, &o, err);
-    if (status == LS_OK)
-        status = ls_network_check(ls_config_model_doc(&config), config.model, o.host, err);
-    if (status == LS_OK)
-        status = ls_config_text(&text, &config, o.host, err);
-    ls_config_fini(&config);
-    if (status)
-        return status;
-    status = hand_out(out, text, o.host, err);
-    ls_free(o.host, text);
-    return status;
+        status = ls_stack_check(LS_OPEN_STACK_BYTES, "ls_config_resolve", err);
+    return status ? status : resolve(out, &o, err);
 }
 
 void ls_text_free(char *text)

@@ -97,6 +97,11 @@ int ls_verify_check(verification *v, ls_error *err);
 /* Compares the file of weights, if there is one, with the receipt, or with the end of the replay if
  * there is no receipt. Errors: LS_ENOMEM. */
 int ls_verify_weights(verification *v, ls_error *err);
+/* Sets *is: the file with this SHA-256 is the one that the program writes for `weights` at the end
+ * of the run, with a checksum in its metadata or, as earlier versions wrote it, without.
+ * `threshold`: that of its description; NULL: none. Errors: LS_ENOMEM. */
+int ls_verify_is_file_of(bool *is, const verification *v, const float *weights,
+                         const double *threshold, const char *sha256, ls_error *err);
 /* Replays segments `first` to `last`, and compares the states with which they end. */
 int ls_verify_replay(verification *v, uint32_t first, uint32_t last, ls_error *err);
 /* Compares what a replay that has reached the end of the run shows. */

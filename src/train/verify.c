@@ -212,9 +212,10 @@ static int verify(verification *v, ls_error *err)
     return status;
 }
 
-int ls_verify(ls_verdict *out, const ls_verify_options *options, ls_error *err)
+/* Kept out of ls_verify, whose check of the stack comes before the memory of this function. */
+__attribute__((noinline)) static int
+check_and_verify(ls_verdict *out, const ls_verify_options *options, ls_error *err)
 {
-    LS_OWN_ARITHMETIC;
     ls_verify_options o;
     ls_trainer_options trainer;
     ls_verdict none = {.size = sizeof none};
@@ -229,8 +230,6 @@ int ls_verify(ls_verdict *out, const ls_verify_options *options, ls_error *err)
         status = ls_host_check(trainer.host, err);
     if (status == LS_OK)
         status = ls_config_check_options(&trainer, err);
-    if (status == LS_OK)
-        status = ls_stack_check(LS_OPEN_STACK_BYTES, "ls_verify", err);
     if (status)
         return status;
     ls_error unread;
@@ -247,4 +246,11 @@ int ls_verify(ls_verdict *out, const ls_verify_options *options, ls_error *err)
         status = ls_sized_give(out, &v->verdict, sizeof v->verdict, "ls_verdict", err);
     ls_free(trainer.host, v);
     return status;
+}
+
+int ls_verify(ls_verdict *out, const ls_verify_options *options, ls_error *err)
+{
+    LS_OWN_ARITHMETIC;
+    int status = ls_stack_check(LS_OPEN_STACK_BYTES, "ls_verify", err);
+    return status ? status : check_and_verify(out, options, err);
 }

@@ -8,6 +8,7 @@
 #include "engine/view.h"
 #include "nn/safetensors.h"
 #include "train/receipt.h"
+#include "json/fields.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -90,6 +91,11 @@ static int read_receipt(ls_claim *c, ls_error *err)
         return status;
     const cJSON *root = ls_json_root(c->doc);
     const char *format = cJSON_GetStringValue(member(root, "format"));
+    unsigned version;
+    if (format && sscanf(format, "lockstep receipt %u", &version) == 1 &&
+        version > LS_RECEIPT_VERSION)
+        return ls_json_fail_value(err, c->doc, member(root, "format"), LS_EDATA, LS_NEWER_VERSION,
+                                  "receipt", (double)version, (long)LS_RECEIPT_VERSION);
     if (!format || strcmp(format, LS_RECEIPT_FORMAT) != 0)
         return fail_at(err, c, member(root, "format"), "\"format\": \"" LS_RECEIPT_FORMAT "\"");
     c->library = cJSON_GetStringValue(member(root, "library"));

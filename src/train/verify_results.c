@@ -3,6 +3,7 @@
 #include "train/verification.h"
 
 #include "base/error.h"
+#include "engine/view.h"
 #include "train/run_records.h"
 
 #include <string.h>
@@ -55,6 +56,22 @@ static int check_canonical(verification *v, ls_error *err)
     return status;
 }
 
+/* Gives the replay's receipt the hash of the file of weights that earlier versions write, if the
+ * other receipt has it. */
+static int take_former_hash(cJSON *mine, const verification *v, ls_error *err)
+{
+    const char *theirs = cJSON_GetStringValue(member(ls_verify_receipt(v), "weights_file_sha256"));
+    cJSON *hash = cJSON_GetObjectItemCaseSensitive(mine, "weights_file_sha256");
+    bool same = false;
+    if (!theirs || !hash || strcmp(cJSON_GetStringValue(hash), theirs) == 0)
+        return LS_OK;
+    const float *weights = ls_engine_weights(v->trainer->engine)->canonical;
+    int status = ls_verify_is_file_of(&same, v, weights, NULL, theirs, err);
+    if (same)
+        memcpy(hash->valuestring, theirs, LS_SHA256_HEX);
+    return status;
+}
+
 static int compare_receipts(verification *v, ls_error *err)
 {
     ls_json_difference found = {"", NULL, NULL};
@@ -65,6 +82,8 @@ static int compare_receipts(verification *v, ls_error *err)
     cJSON *mine = text ? cJSON_Parse(text) : NULL;
     if (status == LS_OK && !mine)
         status = ls_fail(err, LS_ENOMEM, "out of memory for a receipt");
+    if (status == LS_OK)
+        status = take_former_hash(mine, v, err);
     if (status == LS_OK) {
         overlook(mine, ls_verify_receipt(v));
         if (ls_json_differs(&found, mine, ls_verify_receipt(v)))

@@ -26,9 +26,10 @@ static bool is_too_large(const verification *v)
 }
 
 /* Computes the SHA-256 of the file that the program writes for `weights` at the end of the run.
- * `threshold`: that of its description; NULL: none. */
+ * `threshold`: that of its description; NULL: none. `checksum` false: without a checksum, as
+ * earlier versions wrote it. */
 static int hash_file(char out[LS_SHA256_HEX], const verification *v, const float *weights,
-                     const double *threshold, ls_error *err)
+                     const double *threshold, bool checksum, ls_error *err)
 {
     ls_network model = *v->trainer->model;
     char *card = NULL;
@@ -38,8 +39,21 @@ static int hash_file(char out[LS_SHA256_HEX], const verification *v, const float
             return ls_fail(err, LS_ENOMEM, "out of memory for the model's card");
         model.card = card;
     }
-    int status = ls_safetensors_sha256(out, &model, weights, v->claim.end, v->host, err);
+    int status = ls_safetensors_sha256(out, &model, weights, v->claim.end, checksum, v->host, err);
     ls_free(v->host, card);
+    return status;
+}
+
+int ls_verify_is_file_of(bool *is, const verification *v, const float *weights,
+                         const double *threshold, const char *sha256, ls_error *err)
+{
+    char mine[LS_SHA256_HEX];
+    int status = hash_file(mine, v, weights, threshold, true, err);
+    *is = status == LS_OK && strcmp(mine, sha256) == 0;
+    if (status || *is)
+        return status;
+    status = hash_file(mine, v, weights, threshold, false, err);
+    *is = status == LS_OK && strcmp(mine, sha256) == 0;
     return status;
 }
 
@@ -65,15 +79,15 @@ static bool read_threshold(double *out, const verification *v)
 static int find_threshold(bool *kept, verification *v, const char *found, const char *wanted,
                           ls_error *err)
 {
-    char without[LS_SHA256_HEX], with[LS_SHA256_HEX];
+    bool with = false;
     double threshold;
     *kept = false;
     if (!read_threshold(&threshold, v))
         return LS_OK;
-    int status = hash_file(without, v, v->values[0], NULL, err);
-    if (status == LS_OK)
-        status = hash_file(with, v, v->values[0], &threshold, err);
-    *kept = status == LS_OK && strcmp(without, wanted) == 0 && strcmp(with, found) == 0;
+    int status = ls_verify_is_file_of(kept, v, v->values[0], NULL, wanted, err);
+    if (status == LS_OK && *kept)
+        status = ls_verify_is_file_of(&with, v, v->values[0], &threshold, found, err);
+    *kept = *kept && with;
     if (*kept)
         v->threshold = threshold;
     return status;
@@ -144,6 +158,7 @@ int ls_verify_weights(verification *v, ls_error *err)
     const cJSON *receipt = ls_verify_receipt(v);
     const char *claimed = cJSON_GetStringValue(member(receipt, "weights_file_sha256"));
     char wanted[LS_SHA256_HEX] = "", found[LS_SHA256_HEX];
+    bool same;
     ls_error why;
     if (!v->claim.weights[0])
         return LS_OK;
@@ -157,13 +172,14 @@ int ls_verify_weights(verification *v, ls_error *err)
         ls_verify_differs(v, "weights.safetensors", "the weights cannot be read: %.400s", why.text);
         return LS_OK;
     }
-    int status = LS_OK;
     memcpy(v->verdict.weights_file_sha256, found, sizeof found);
-    if (receipt)
+    if (receipt) {
         snprintf(wanted, sizeof wanted, "%s", claimed ? claimed : "");
-    else
-        status = hash_file(wanted, v, ls_engine_weights(v->trainer->engine)->canonical, NULL, err);
-    if (status || strcmp(found, wanted) == 0)
-        return status;
-    return compare_other(v, found, wanted, err);
+        return strcmp(found, wanted) == 0 ? LS_OK : compare_other(v, found, wanted, err);
+    }
+    const float *weights = ls_engine_weights(v->trainer->engine)->canonical;
+    int status = ls_verify_is_file_of(&same, v, weights, NULL, found, err);
+    if (status == LS_OK && !same)
+        status = hash_file(wanted, v, weights, NULL, true, err);
+    return status || same ? status : compare_other(v, found, wanted, err);
 }

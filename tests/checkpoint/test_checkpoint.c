@@ -314,6 +314,21 @@ static void sums_of_weights_and_a_rate_come_back(void **state)
     }
 }
 
+static void a_state_of_a_newer_version_is_said(void **state)
+{
+    static const char text[] = "{\"schema\": 9, \"later\": {}}";
+    ls_json *doc;
+    ls_state read;
+    ls_error err = {0};
+    (void)state;
+    assert_int_equal(ls_json_parse(&doc, "state", text, strlen(text), NULL, &err), LS_OK);
+    assert_int_equal(ls_state_read(&read, doc, &err), LS_EDATA);
+    assert_string_equal(err.text, "state:1:12: the state: written by a newer version of Lockstep "
+                                  "(schema 9; this one reads up to 2): update Lockstep, or use a "
+                                  "file of this version");
+    ls_json_destroy(doc);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 LS_TESTS(train_checkpoint, "unit")
@@ -328,6 +343,7 @@ LS_TESTS(train_checkpoint, "unit")
         TEST(what_is_not_finite_takes_the_place_of_nothing),
         TEST(a_key_that_an_older_state_lacks_leaves_zero),
         TEST(sums_of_weights_and_a_rate_come_back),
+        TEST(a_state_of_a_newer_version_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

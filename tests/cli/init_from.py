@@ -233,6 +233,9 @@ def pictures_of_runs():
             failures.append(f"lines.again.onnx: {data.count(old)} times {old}")
         Path("damaged.onnx").write_bytes(data.replace(old, new))
         refused(f"{new}", "init", "photos", "--from", "damaged.onnx", "--to", "no.json", said=" in its metadata")
+    for size in (len(data) // 2, len(data) - 1):
+        Path("damaged.onnx").write_bytes(data[:size])
+        refused(f"{size} bytes", "init", "photos", "--from", "damaged.onnx", "--to", "no.json", said=f"after {size} bytes: it is cut off")
 
 
 def arrays():

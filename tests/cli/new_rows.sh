@@ -64,7 +64,7 @@ bytes=$(od -An -tu4 -N4 run/weights.safetensors | tr -d ' ')
 {
     head -c 8 run/weights.safetensors
     tail -c +9 run/weights.safetensors | head -c "$bytes" |
-        sed 's/\\"preparation\\":{.*},\\"recipe\\"/\\"recipe\\"/' | awk -v n="$bytes" '{ printf "%-" n "s", $0 }'
+        sed 's/"sha256":"[0-9a-f]*",//; s/\\"preparation\\":{.*},\\"recipe\\"/\\"recipe\\"/' | awk -v n="$bytes" '{ printf "%-" n "s", $0 }'
     tail -c +$((9 + bytes)) run/weights.safetensors
 } >old/weights.safetensors
 grep -q preparation run/weights.safetensors && ! grep -q preparation old/weights.safetensors || fail 'a file of an earlier version'
@@ -119,7 +119,7 @@ bytes=$(od -An -tu4 -N4 ids/weights.safetensors | tr -d ' ')
 {
     head -c 8 ids/weights.safetensors
     tail -c +9 ids/weights.safetensors | head -c "$bytes" |
-        sed 's/,\\"\(target_\)*compare\\":\\"digits\\"//g' | awk -v n="$bytes" '{ printf "%-" n "s", $0 }'
+        sed 's/"sha256":"[0-9a-f]*",//; s/,\\"\(target_\)*compare\\":\\"digits\\"//g' | awk -v n="$bytes" '{ printf "%-" n "s", $0 }'
     tail -c +$((9 + bytes)) ids/weights.safetensors
 } >rounded/weights.safetensors
 run predict rounded/weights.safetensors ids.csv

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Tests how much stack the public functions use: each runs on a stack that was filled with a
  * pattern. A function that needs much stack checks at its start that it has enough; with a little
- * less it must fail instead of overrunning the stack. */
+ * less it must fail instead of overrunning the stack: each also runs on stacks of all sizes from
+ * the smallest that a thread can have. */
+#include "base/stack.h"
 #include "data/scratch.h"
 #include "embed/scene.h"
-#include "model/model.h"
 #include "runner.h"
-#include "train/calls.h"
 #include "train/faulty_backend.h"
 #include "train/own_data.h"
 
+#include <lockstep/collective.h>
 #include <lockstep/model.h>
 #include <lockstep/sys/plugin.h>
 #include <pthread.h>
@@ -20,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -40,10 +42,16 @@ typedef struct stage {
     ls_data_source data;
     const ls_data_source *sources[1];
     const char *set[2];
-    char run_dir[600], saved[600], weights_file[600];
+    char run_dir[600], saved[600], weights_file[600], onnx_file[600];
     ls_trainer_options options;
     ls_trainer *trainer;
     ls_model *snapshot, *model;
+    /* results of the calls on small stacks, each NULL before and after the call */
+    ls_trainer *other;
+    ls_model *other_model;
+    ls_rows *rows;
+    ls_pool *pool;
+    ls_collective *group;
     uint8_t images[BATCH * OWN_PIXELS];
     int32_t labels[BATCH];
     float scores[BATCH * OWN_CLASSES], *weights;
@@ -65,6 +73,7 @@ static void begin(stage *g, const char *devices, int streamed)
     snprintf(g->run_dir, sizeof g->run_dir, "run_dir=%s", scratch_path(&g->files, "run"));
     snprintf(g->saved, sizeof g->saved, "%s", scratch_path(&g->files, "saved"));
     snprintf(g->weights_file, sizeof g->weights_file, "%s", scratch_path(&g->files, "w"));
+    snprintf(g->onnx_file, sizeof g->onnx_file, "%s", scratch_path(&g->files, "w.onnx"));
     g->options = (ls_trainer_options){.size = sizeof g->options,
                                       .config_text = config,
                                       .set = g->set,
@@ -173,6 +182,7 @@ static void evaluate(stage *g)
 static void weights(stage *g)
 {
     const size_t parameters = ls_trainer_summary(g->trainer)->parameters;
+    free(g->weights);
     g->weights = calloc(parameters, sizeof *g->weights);
     g->status = ls_trainer_weights(g->trainer, g->weights, parameters, &g->err);
 }
@@ -342,9 +352,165 @@ static void a_verification_uses_no_more_stack_than_it_asks_for(void **state)
     end(&g);
 }
 
+/* ---- small stacks ---- */
+
+#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ /* they need more */
+static void open_other(stage *g)
+{
+    const char *set[] = {g->set[0], "run_dir=null"};
+    ls_trainer_options o = g->options;
+    o.set = set;
+    g->status = ls_trainer_open(&g->other, &o, &g->err);
+}
+
+static void close_other(stage *g)
+{
+    g->status = ls_trainer_close(g->other, &g->err);
+    g->other = g->status == LS_OK ? NULL : g->other;
+}
+
+static void open_other_model(stage *g)
+{
+    const ls_model_options o = {.size = sizeof o, .registry = g->registry};
+    g->status = ls_model_open(&g->other_model, g->weights_file, &o, &g->err);
+}
+
+static void open_checkpoint(stage *g)
+{
+    const ls_model_options o = {.size = sizeof o, .registry = g->registry};
+    g->status = ls_model_open(&g->other_model, g->saved, &o, &g->err);
+}
+
+static void take_other_model(stage *g)
+{
+    g->status = ls_trainer_model(&g->other_model, g->trainer, &g->err);
+}
+
+static void open_rows(stage *g)
+{
+    g->status = ls_rows_open(&g->rows, g->snapshot, g->weights_file, NULL, &g->err);
+}
+
+static void evaluate_model(stage *g)
+{
+    ls_evaluation out = {.size = sizeof out};
+    g->status = ls_model_evaluate(g->snapshot, g->weights_file, NULL, &out, &g->err);
+}
+
+static void export_onnx(stage *g)
+{
+    g->status = ls_model_export(g->snapshot, g->onnx_file, &g->err);
+}
+
+static void create_pool(stage *g)
+{
+    const ls_device_pool_options o = {
+        .size = sizeof o, .registry = g->registry, .devices = "ref:2"};
+    g->status = ls_device_pool_create(&g->pool, &o, &g->err);
+}
+
+static void create_group(stage *g)
+{
+    const ls_collective_options o = {.size = sizeof o, .ranks = 2, .floats = 100};
+    g->status = ls_collective_create(&g->group, &o, &g->err);
+}
+
+static void *call_it(void *arg)
+{
+    const painted *p = arg;
+    p->what(p->stage);
+    return NULL;
+}
+
+/* Calls on a thread with a stack of `bytes`, or on this thread if it is 0, and frees the call's
+ * result. */
+static int status_on(call *what, stage *g, size_t bytes)
+{
+    painted p = {what, g, 0};
+    pthread_attr_t attr;
+    pthread_t thread;
+    if (what == close_other)
+        open_other(g);
+    if (bytes > 0) {
+        assert_int_equal(pthread_attr_init(&attr), 0);
+        assert_int_equal(pthread_attr_setstacksize(&attr, bytes), 0);
+        assert_int_equal(pthread_create(&thread, &attr, call_it, &p), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        pthread_attr_destroy(&attr);
+    } else {
+        what(g);
+    }
+    assert_int_equal(ls_trainer_close(g->other, NULL), LS_OK);
+    ls_model_release(g->other_model);
+    ls_rows_close(g->rows);
+    assert_int_equal(ls_pool_destroy(g->pool, LS_FOREVER, NULL), LS_OK);
+    ls_collective_destroy(g->group);
+    g->other = NULL;
+    g->other_model = NULL;
+    g->rows = NULL;
+    g->pool = NULL;
+    g->group = NULL;
+    return g->status;
+}
+
+/* The calls that a program can make on any thread. Those that fail in this scene do so late. */
+static const struct {
+    const char *name;
+    call *what;
+} anywhere[] = {
+    {"ls_config_resolve", resolve},
+    {"ls_trainer_open", open_other},
+    {"ls_trainer_step", step},
+    {"ls_trainer_evaluate", evaluate},
+    {"ls_trainer_weights", weights},
+    {"ls_trainer_save", save},
+    {"ls_trainer_load", load},
+    {"ls_trainer_load_weights", load_weights},
+    {"ls_trainer_set_lr", set_lr},
+    {"ls_trainer_model", take_other_model},
+    {"ls_trainer_close", close_other},
+    {"ls_model_predict", predict_few},
+    {"ls_model_save", save_model},
+    {"ls_model_export", export_onnx},
+    {"ls_model_open of weights", open_other_model},
+    {"ls_model_open of a checkpoint", open_checkpoint},
+    {"ls_model_evaluate", evaluate_model},
+    {"ls_rows_open", open_rows},
+    {"ls_verify", verify},
+    {"ls_device_pool_create", create_pool},
+    {"ls_collective_create", create_group},
+};
+
+static void every_call_is_refused_on_a_stack_that_is_too_small(void **state)
+{
+    const size_t least = (size_t)sysconf(_SC_THREAD_STACK_MIN), enough = LS_THREAD_STACK_KIB << 10;
+    stage g;
+    (void)state;
+    begin(&g, "devices=ref:2", 1);
+    for (size_t i = 0; i < sizeof calls / sizeof *calls && calls[i].what != close_trainer; i++)
+        calls[i].what(&g);
+    for (size_t i = 0; i < sizeof anywhere / sizeof *anywhere; i++) {
+        const int usual = status_on(anywhere[i].what, &g, 0);
+        for (size_t bytes = least; bytes <= enough; bytes += (size_t)8 << 10) {
+            const int status = status_on(anywhere[i].what, &g, bytes);
+            const int refused = status == LS_EINVAL && strstr(g.err.text, "this thread's stack");
+            if (!refused && status != usual)
+                fail_msg("%s: %zu KiB: %s: %s", anywhere[i].name, bytes >> 10,
+                         ls_status_name(status), g.err.text);
+        }
+        if (status_on(anywhere[i].what, &g, enough) != usual)
+            fail_msg("%s: %s", anywhere[i].name, g.err.text);
+    }
+    end(&g);
+}
+#endif
+
 LS_TESTS(embed_stack, "unit")
 {
     const struct CMUnitTest tests[] = {
+#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
+        cmocka_unit_test(every_call_is_refused_on_a_stack_that_is_too_small),
+#endif
         cmocka_unit_test(calls_use_no_more_stack_than_they_ask_for),
         cmocka_unit_test(calls_on_cpus_use_no_more_stack_than_they_ask_for),
         cmocka_unit_test(a_run_that_recovers_uses_no_more_stack_than_it_asks_for),

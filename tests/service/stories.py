@@ -66,7 +66,7 @@ def keep_threshold(source, to, threshold):
     size = struct.unpack("<Q", content[:8])[0]
     header = json.loads(content[8:8 + size])
     card = json.loads(header["__metadata__"]["lockstep_model"])
-    header["__metadata__"]["lockstep_model"] = json.dumps({**card, "threshold": threshold})
+    header["__metadata__"] = {"lockstep_model": json.dumps({**card, "threshold": threshold})}
     text = json.dumps(header).encode()
     to.write_bytes(struct.pack("<Q", len(text)) + text + content[8 + size:])
 

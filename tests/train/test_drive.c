@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Tests a trainer that its caller drives step by step. The weights must be bit-identical to those
  * of ls_trainer_run. The tests stop, save, load and query the trainer in every way. */
+#define _GNU_SOURCE /* for memmem */
 #include "base/rng.h"
 #include "data/scratch.h"
+#include "formats/safetensors_format.h"
+#include "hash/hash.h"
 #include "runner.h"
 #include "train/own_data.h"
 #include "train/train_fixture.h"
@@ -642,12 +645,144 @@ static void a_step_says_the_type_of_its_rows(void **state)
     assert_int_equal(ls_trainer_step(t, &rows, NULL, &s.f.err), LS_EINVAL);
     assert_non_null(strstr(s.f.err.text, "ls_step_rows.row_type is LS_ROW_F32 (floats); the rows"));
     rows.row_type = LS_ROW_U8;
+    rows.rows = NULL;
+    assert_int_equal(ls_trainer_step(t, &rows, NULL, &s.f.err), LS_EINVAL);
+    assert_non_null(strstr(s.f.err.text, "ls_step_rows.rows is NULL"));
+    rows.rows = s.images;
+    rows.targets = NULL;
+    assert_int_equal(ls_trainer_step(t, &rows, NULL, &s.f.err), LS_EINVAL);
+    assert_non_null(strstr(s.f.err.text, "ls_step_rows.targets is NULL"));
+    rows.targets = s.labels;
     rows.size = 0;
     assert_int_equal(ls_trainer_step(t, &rows, NULL, &s.f.err), LS_EINVAL);
     assert_non_null(strstr(s.f.err.text, "ls_step_rows: `size` is not set"));
     rows.size = sizeof rows;
     assert_int_equal(ls_trainer_result(t)->steps, 0);
     assert_int_equal(ls_trainer_step(t, &rows, NULL, &s.f.err), LS_OK);
+    ls_trainer_close(t, NULL);
+    end(&s);
+}
+
+/* ---- the log ---- */
+
+typedef struct heard {
+    ls_host host;
+    char text[8192];
+} heard;
+
+static void keep_log(void *user, ls_log_level level, const char *text)
+{
+    heard *h = user;
+    (void)level;
+    snprintf(h->text + strlen(h->text), sizeof h->text - strlen(h->text), "%s\n", text);
+}
+
+static void listen(scenario *s, heard *h)
+{
+    *h = (heard){.host = {.size = sizeof h->host, .log = keep_log, .user = h}};
+    s->f.options.host = &h->host;
+}
+
+/* Changes the version of the kernels in a checkpoint, and renews its checksum. */
+static void change_kernels(const char *path, const char *library)
+{
+    static char bytes[1 << 20];
+    char mark[200], digits[LS_SHA256_HEX];
+    ls_sha256 hash;
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    const size_t size = fread(bytes, 1, sizeof bytes, file);
+    assert_in_range(size, 1, sizeof bytes - 1);
+    const int n = snprintf(mark, sizeof mark, "\\\"library\\\":\\\"%s", library);
+    char *at = memmem(bytes, size, mark, (size_t)n);
+    assert_non_null(at);
+    at[n - 1] = 'Z';
+    memset(bytes + LS_WHOLE_AT, '0', LS_SHA256_HEX - 1);
+    ls_sha256_init(&hash);
+    ls_sha256_update(&hash, bytes, size);
+    ls_sha256_final_hex(&hash, digits);
+    memcpy(bytes + LS_WHOLE_AT, digits, LS_SHA256_HEX - 1);
+    rewind(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void a_checkpoint_of_other_kernels_goes_on_with_a_warning(void **state)
+{
+    (void)state;
+    static heard h;
+    char library[160], other[200], goes_on[200];
+    scratch dir;
+    scenario s;
+    scratch_begin(&dir);
+    begin(&s, 1, "devices=ref:2");
+    listen(&s, &h);
+    ls_trainer *t = fixture_open(&s.f);
+    step(&s, t, 0);
+    const char *path = scratch_path(&dir, "c.safetensors");
+    assert_int_equal(ls_trainer_save(t, path, &s.f.err), LS_OK);
+    snprintf(library, sizeof library, "%s", ls_trainer_summary(t)->library);
+    assert_int_equal(ls_trainer_load(t, path, &s.f.err), LS_OK);
+    assert_null(strstr(h.text, "the run was begun with"));
+    change_kernels(path, library);
+    assert_int_equal(ls_trainer_load(t, path, &s.f.err), LS_OK);
+    assert_int_equal(step(&s, t, 1).number, 2);
+    snprintf(other, sizeof other, "%s", library);
+    other[strlen(other) - 1] = 'Z';
+    snprintf(goes_on, sizeof goes_on, " and goes on with %s", library);
+    assert_non_null(strstr(h.text, "the run was begun with "));
+    assert_non_null(strstr(h.text, other));
+    assert_non_null(strstr(h.text, goes_on));
+    assert_non_null(strstr(h.text, "can differ from those of an uninterrupted run"));
+    ls_trainer_close(t, NULL);
+    end(&s);
+    scratch_end(&dir);
+}
+
+/* Scales that are learnt from the rows of steps say nothing of columns before there are rows. */
+static void no_column_is_constant_before_there_are_rows(void **state)
+{
+    (void)state;
+    static heard h;
+    scenario s;
+    ls_data_source columns = {.size = sizeof columns,
+                              .name = "columns",
+                              .channels = 12,
+                              .height = 1,
+                              .width = 1,
+                              .row_type = LS_ROW_F32,
+                              .classes = 10,
+                              .streamed = 1};
+    begin(&s, 1, "devices=ref:2");
+    s.data = columns;
+    fixture_set(&s.f, "data.name=columns");
+    fixture_set(&s.f, "data.standardize=true");
+    fixture_set(&s.f, "model={\"layers\":[{\"type\":\"dense\",\"out\":10}]}");
+    listen(&s, &h);
+    ls_trainer *t = fixture_open(&s.f);
+    assert_null(strstr(h.text, "left out"));
+    ls_trainer_close(t, NULL);
+    end(&s);
+}
+
+static void rates_are_those_that_were_set(void **state)
+{
+    (void)state;
+    scenario s;
+    begin(&s, 1, "devices=ref:2");
+    fixture_set(&s.f, "optimizer.lr=0.0007");
+    ls_trainer *t = fixture_open(&s.f);
+    assert_true(step(&s, t, 0).lr == 0.0007);
+    assert_int_equal(ls_trainer_set_lr(t, 0.1, &s.f.err), LS_OK);
+    assert_true(step(&s, t, 1).lr == 0.1);
+    assert_int_equal(ls_trainer_set_lr(t, 1e-60, &s.f.err), LS_EINVAL);
+    assert_non_null(strstr(s.f.err.text, "found 1e-60, which is 0 as a float"));
+    assert_int_equal(ls_trainer_set_lr(t, -1e-60, &s.f.err), LS_EINVAL);
+    assert_null(strstr(s.f.err.text, "float"));
+    assert_int_equal(ls_trainer_set_lr(t, 1e-40, &s.f.err), LS_OK);
+    assert_int_equal(ls_trainer_set_lr(t, 0.1, &s.f.err), LS_OK);
+    ls_trainer_interrupt(t);
+    assert_int_equal(ls_trainer_set_lr(t, 0.2, &s.f.err), LS_OK); /* the run has not ended */
     ls_trainer_close(t, NULL);
     end(&s);
 }
@@ -880,6 +1015,9 @@ LS_TESTS(train_drive, "unit")
         cmocka_unit_test(rows_of_a_prepared_number_are_taken_and_others_refused),
         cmocka_unit_test(calls_that_break_the_rules_leave_everything_as_it_was),
         cmocka_unit_test(a_step_says_the_type_of_its_rows),
+        cmocka_unit_test(a_checkpoint_of_other_kernels_goes_on_with_a_warning),
+        cmocka_unit_test(no_column_is_constant_before_there_are_rows),
+        cmocka_unit_test(rates_are_those_that_were_set),
         cmocka_unit_test(an_interrupt_refuses_the_next_step),
         cmocka_unit_test(the_first_error_is_told_again),
         cmocka_unit_test(a_loss_that_is_not_finite_is_skipped_where_that_was_asked_for),

@@ -341,6 +341,8 @@ static char *contents(const char *path, size_t *size)
     return bytes;
 }
 
+enum { CHECKSUM_AT = 8 + 17 }; /* offset of "sha256" in a file, after {"__metadata__":{ */
+
 static void refuses(scenario *s, const char *name, const char *says)
 {
     ls_model *model = (ls_model *)s;
@@ -401,7 +403,10 @@ static void cards_that_make_no_sense_are_refused(void **state)
         {"", NULL},
         {"[]", NULL},
         {"{}", NULL},
-        {"{\"schema\":2,\"input\":[1,28,28],\"classes\":10," RECIPE "}", "schema"},
+        {"{\"schema\":0,\"input\":[1,28,28],\"classes\":10," RECIPE "}", "schema"},
+        {"{\"schema\":9,\"input\":[1,28,28],\"classes\":10,\"later\":1," RECIPE "}",
+         "the model's card: written by a newer version of Lockstep (schema 9; this one reads up to "
+         "1): update Lockstep, or use a file of this version"},
         {"{\"schema\":1,\"classes\":10," RECIPE "}", "input"},
         {"{\"schema\":1,\"input\":[1,28],\"classes\":10," RECIPE "}", "input"},
         {"{\"schema\":1,\"input\":[1,28,-28],\"classes\":10," RECIPE "}", "integer from 1"},
@@ -433,6 +438,42 @@ static void cards_that_make_no_sense_are_refused(void **state)
     end(&s);
 }
 
+/* Gives the checksum of a file another name: files of earlier versions have none. */
+static void hide_checksum(char *bytes)
+{
+    assert_memory_equal(bytes + CHECKSUM_AT, "\"sha256\":", 9);
+    memcpy(bytes + CHECKSUM_AT + 1, "former", 6);
+}
+
+/* Flips a bit of each byte. Only a flip in the name "sha256" hides the checksum; it changes no
+ * weight and no description. */
+static void a_flipped_bit_is_refused(void **state)
+{
+    (void)state;
+    scenario s;
+    size_t size;
+    begin(&s);
+    char *bytes = contents(s.path, &size);
+    for (size_t i = 0; i < size; i += i < 3000 ? SLOW_BUILD ? 31 : 3 : 4999) {
+        if (i > CHECKSUM_AT && i <= CHECKSUM_AT + 6)
+            continue;
+        bytes[i] = (char)(bytes[i] ^ 1 << i % 8);
+        scratch_file(&s.dir, "flipped", bytes, size);
+        refuses(&s, "flipped", NULL);
+        bytes[i] = (char)(bytes[i] ^ 1 << i % 8);
+    }
+    bytes[size - 1] ^= 1;
+    scratch_file(&s.dir, "flipped", bytes, size);
+    refuses(&s, "flipped", "; the file is damaged: use another copy of it");
+    bytes[size - 1] ^= 1;
+    hide_checksum(bytes);
+    scratch_file(&s.dir, "former", bytes, size);
+    s.path = scratch_path(&s.dir, "former");
+    ls_model_release(must_open(&s));
+    free(bytes);
+    end(&s);
+}
+
 static void flipped_bytes_never_crash(void **state)
 {
     (void)state;
@@ -441,6 +482,7 @@ static void flipped_bytes_never_crash(void **state)
     begin(&s);
     char *bytes = contents(s.path, &size);
     const size_t head = 8 + (size_t)(unsigned char)bytes[0] + 256 * (size_t)(unsigned char)bytes[1];
+    hide_checksum(bytes); /* with it all flips are refused */
     for (size_t i = 0; i < head; i += SLOW_BUILD ? 31 : 5) {
         ls_model *model;
         bytes[i] ^= 0x15;
@@ -511,6 +553,7 @@ LS_TESTS(train_model_file, "integration")
         cmocka_unit_test(on_the_cpu_the_caller_itself_predicts_and_keeps_its_rounding),
         cmocka_unit_test(files_that_are_cut_off_are_refused),
         cmocka_unit_test(cards_that_make_no_sense_are_refused),
+        cmocka_unit_test(a_flipped_bit_is_refused),
         cmocka_unit_test(flipped_bytes_never_crash),
         cmocka_unit_test(each_allocation_may_fail_and_nothing_stays),
     };
