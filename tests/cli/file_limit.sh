@@ -3,7 +3,7 @@
 # Every command that writes a file, under a limit on the size of files (ulimit -f): exit code 74 and
 # a message that names the file and the reason, instead of an end by SIGXFSZ. No incomplete file is
 # left at the name of the output.
-# shellcheck disable=SC1091,SC2154 # expect.sh sets and reads the shared variables
+# shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables
 . "$(dirname "$0")/expect.sh"
 
 # limited FILE ARGUMENT...: no byte of a file can be written. Standard error is a pipe, because the
