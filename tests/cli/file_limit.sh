@@ -40,6 +40,8 @@ limited found.json find-lr config.json --steps 20 --json found.json
 limited curve.svg find-lr config.json --steps 20 --svg curve.svg
 limited run/report.html report run
 limited verified.json verify run --all --devices ref:1 --to verified.json
+limited run/verified.json verify run --all --devices ref:1
+grep -q -e '--to FILE writes the result elsewhere' stderr.txt || fail 'expected the way out'
 limited wrong.csv eval run --wrong wrong.csv
 limited predicted.csv predict run --rows 0:10 --to predicted.csv
 limited model.onnx export run --to model.onnx
