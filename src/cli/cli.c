@@ -348,6 +348,7 @@ static int run_verb(int argc, char **argv, ls_registry *registry)
 int cli_main(int argc, char **argv, ls_registry *registry)
 {
     keep_standard_streams();
+    cli_survive_file_limit();
     cli_set_program(argc > 0 ? argv[0] : NULL);
     cli_set_command(argv);
     const int code = run_verb(argc, argv, registry);

@@ -152,6 +152,9 @@ cli_verb cli_runs, cli_compare;
  * trainer, which then saves a checkpoint. If SIGHUP was ignored when the program started (nohup),
  * it stays ignored. A second signal ends the program at once if it is SIGINT or SIGTERM. */
 void cli_catch_signals(void);
+/* Lets a write beyond a limit on the size of files (ulimit -f) fail with an error, as a write to a
+ * full disk does. Otherwise the signal SIGXFSZ would end the program without a message. */
+void cli_survive_file_limit(void);
 /* Calls ls_trainer_open. If a signal arrives while ls_trainer_open waits for other hosts, the
  * program ends at once, because there is nothing to save yet. */
 int cli_open(ls_trainer **trainer, const ls_trainer_options *options, ls_error *err);

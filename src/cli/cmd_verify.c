@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* trainer verify RUN|RECEIPT: verifies a run (ls_verify). */
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
 #include "cli/cli.h"
@@ -133,13 +134,18 @@ static int write_beside(const arguments *a, ls_json_writer *w)
 {
     char path[LS_PATH_BYTES];
     size_t length;
-    ls_error err;
+    ls_error err, why;
     ls_buffer_put(&w->out, "\n");
-    const char *text = ls_json_writer_text(w, &length, &err);
-    int status = text ? ls_replace_file(beside(path, a, "verified.json"), text, length, NULL, &err)
+    const char *text = ls_json_writer_text(w, &length, &why);
+    int status = text ? ls_replace_file(beside(path, a, "verified.json"), text, length, NULL, &why)
                       : LS_ENOMEM;
     ls_json_writer_fini(w);
-    return status ? cli_fail(status, err.text) : 0;
+    if (status == LS_OK)
+        return 0;
+    if (status != LS_EIO)
+        return cli_fail(status, why.text);
+    ls_fail(&err, status, "%.400s; --to FILE writes the result elsewhere", why.text);
+    return cli_fail(status, err.text);
 }
 
 static int write_result(const arguments *a, const ls_verdict *v)

@@ -38,6 +38,7 @@ typedef struct numbers {
     metrics all;
     metric *steps, *rows, *epochs, *loss, *rate, *lr, *norm, *faults, *skipped;
     metric *test[LS_METRIC_CONFUSION];
+    /* of each worker; hidden until a record names the worker */
     metric *phase[NUMBERS_WORKERS][LS_PHASES], *queued[NUMBERS_WORKERS];
     char labels[NUMBERS_WORKERS][LS_PHASES + 1][48];
 } numbers;
@@ -50,6 +51,7 @@ static void init_worker(numbers *n, int worker)
                  ls_phase_names[p]);
         n->phase[worker][p] = metrics_counter(&n->all, "lockstep_worker_seconds_total", label,
                                               "Time of the workers' steps by phase.");
+        metric_hide(n->phase[worker][p]);
     }
 }
 
@@ -103,6 +105,7 @@ static void numbers_init(numbers *n)
         n->queued[w] = metrics_gauge(all, "lockstep_worker_queued", label,
                                      "Work items in the queue of a worker, including the one "
                                      "that it executes.");
+        metric_hide(n->queued[w]);
     }
 }
 

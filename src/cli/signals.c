@@ -71,8 +71,12 @@ void cli_catch_signals(void)
         sigaction(SIGHUP, &action, NULL);
     /* mpirun forwards SIGUSR1 at once and waits for the program to end */
     sigaction(SIGUSR1, &action, NULL);
-    /* A reader that closes its pipe, or a full quota, must not kill the run. With the signals
-     * ignored, the write fails instead. */
+    /* A reader that closes its pipe must not kill the run. With the signal ignored, the write fails
+     * instead. */
     signal(SIGPIPE, SIG_IGN);
+}
+
+void cli_survive_file_limit(void)
+{
     signal(SIGXFSZ, SIG_IGN);
 }

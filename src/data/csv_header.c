@@ -15,7 +15,7 @@ enum { NAMES_TOLD = 10, LIST_BYTES = 360 };
 
 int ls_csv_no_memory(const ls_csv *c)
 {
-    return ls_fail(c->o->err, LS_ENOMEM, "csv: out of memory");
+    return ls_fail(c->o->err, LS_ENOMEM, "%.300s: out of memory", c->t->path);
 }
 
 int ls_csv_fail_field(const ls_csv *c, const ls_csv_column *at, const char *expected)

@@ -54,16 +54,18 @@ static uint64_t bits_of(double value)
     return bits;
 }
 
+/* Bits of a hidden metric: a NaN that no arithmetic produces. */
+#define HIDDEN UINT64_C(0x7ff800006d697373)
+
 void metric_add(metric *m, double amount)
 {
     uint_fast64_t old = atomic_load_explicit(&m->bits, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak_explicit(&m->bits, &old, bits_of(number(old) + amount),
-                                                  memory_order_relaxed, memory_order_relaxed))
-        continue;
+    double sum;
+    do
+        sum = (old == HIDDEN ? 0 : number(old)) + amount;
+    while (!atomic_compare_exchange_weak_explicit(&m->bits, &old, bits_of(sum),
+                                                  memory_order_relaxed, memory_order_relaxed));
 }
-
-/* Bits of a hidden gauge: a NaN that no arithmetic produces. */
-#define HIDDEN UINT64_C(0x7ff800006d697373)
 
 void metric_hide(metric *m)
 {
@@ -155,7 +157,7 @@ size_t metrics_write(const metrics *all, char *out, size_t size)
     const char *name = ""; /* name of the metric that was written last */
     for (int i = 0; i < all->count; i++) {
         const metric *m = &all->list[i];
-        if (m->kind == METRIC_GAUGE &&
+        if (m->kind != METRIC_HISTOGRAM &&
             atomic_load_explicit(&m->bits, memory_order_relaxed) == HIDDEN)
             continue;
         if (strcmp(m->name, name) != 0)

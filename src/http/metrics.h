@@ -47,7 +47,8 @@ metric *metrics_histogram(metrics *all, const char *name, const char *labels, co
 
 void metric_add(metric *m, double amount); /* adds `amount` to a counter or a gauge */
 void metric_set(metric *m, double value);  /* sets a gauge */
-void metric_hide(metric *m);               /* omits a gauge from the text until it is set again */
+/* Omits a gauge or a counter from the text until it is set or added to, which begins at 0. */
+void metric_hide(metric *m);
 void metric_observe(metric *m, double value); /* counts a value in a histogram */
 double metric_value(const metric *m);         /* returns the value; for a histogram: the sum */
 

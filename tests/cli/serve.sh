@@ -99,6 +99,11 @@ answer metrics 200 '^lockstep_steps_total 4$'
 answer metrics 200 '^# TYPE lockstep_loss gauge$'
 answer metrics 200 '^lockstep_test_accuracy [01]'
 ! grep -q 'lockstep_test_r2\|NaN' answer.txt || fail "expected no metrics that the run has not: $(cat answer.txt)"
+# the run has the workers 0 and 1
+for series in 'seconds_total{worker="[0-9]*",phase="forward"}' 'queued{worker="[0-9]*"}'; do
+    [ "$(sed -n "s/^lockstep_worker_$series .*/&/p" answer.txt | sed 's/.*worker="\([0-9]*\)".*/\1/' | tr '\n' ' ')" = '0 1 ' ] ||
+        fail "expected $series of both workers alone: $(grep '^lockstep_worker' answer.txt)"
+done
 answer healthz 200 ok
 answer nothing 404 state.json
 answer '' 405 'only GET' -X POST -d text

@@ -2,6 +2,7 @@
 /* Tests CSV tables: the conversion of their columns, and the messages about invalid fields. */
 #include "data/dataset.h"
 #include "data/new_rows.h"
+#include "data/ration.h"
 #include "data/scratch.h"
 #include "runner.h"
 
@@ -846,6 +847,33 @@ static void years_do_not_count_the_rows(void **state)
     close_both(split);
 }
 
+/* Each allocation in turn fails. */
+static void lack_of_memory_names_the_table(void **state)
+{
+    scratch *s = *state;
+    static const char table[] = "a,colour,kind\n1,red,x\n2,blue,y\n3,red,x\n,blue,y\n";
+    ration r = {0, 0};
+    const ls_host host = {sizeof host, ration_alloc, ration_free, NULL, &r};
+    ls_dataset_spec spec = {.name = "csv", .path = scratch_path(s, "t.csv"), .keys = kind_target};
+    spec.keys.missing = LS_MISSING_MEAN;
+    scratch_file(s, "t.csv", table, strlen(table));
+    int named = 0, bare = 0; /* bare: of the array of finished rows, which knows no file */
+    for (int grants = 0, rc = LS_ENOMEM; rc != LS_OK; grants++) {
+        ls_dataset *split[2] = {NULL, NULL};
+        ls_error err = {0};
+        r.grants = grants;
+        rc = ls_dataset_open(&split[0], &split[1], &spec, &host, &err);
+        if (rc == LS_OK)
+            close_both(split);
+        assert_int_equal(r.blocks, 0);
+        assert_true(rc == LS_OK || rc == LS_ENOMEM);
+        bare += strncmp(err.text, "csv: ", 5) == 0;
+        named += strstr(err.text, "t.csv: out of memory") != NULL;
+        assert_true(grants < 1000);
+    }
+    assert_true(named > 30 && bare < named);
+}
+
 LS_TESTS(data_csv, "integration no-tsan")
 {
     const struct CMUnitTest tests[] = {
@@ -878,6 +906,7 @@ LS_TESTS(data_csv, "integration no-tsan")
         IN_SCRATCH(dates_are_scaled_and_filled_by_the_training_rows),
         IN_SCRATCH(dates_that_cannot_be_told_are_refused),
         IN_SCRATCH(years_do_not_count_the_rows),
+        IN_SCRATCH(lack_of_memory_names_the_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

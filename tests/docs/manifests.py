@@ -11,7 +11,8 @@ import re
 import subprocess
 import sys
 
-KINDS = {"Service": "v1", "StatefulSet": "apps/v1", "MPIJob": "kubeflow.org/v2beta1"}
+KINDS = {"Service": "v1", "StatefulSet": "apps/v1", "MPIJob": "kubeflow.org/v2beta1",
+         "PersistentVolumeClaim": "v1"}
 
 
 def fail(what):

@@ -89,6 +89,21 @@ static void a_hidden_gauge_is_not_written_until_it_is_set(void **state)
                               "# HELP b B.\n# TYPE b gauge\nb 0\n");
 }
 
+static void a_hidden_counter_is_not_written_until_it_is_added_to(void **state)
+{
+    (void)state;
+    static metrics all;
+    char text[400];
+    metric *a = metrics_counter(&all, "a", NULL, "A.");
+    metric_hide(a);
+    metrics_write(&all, text, sizeof text);
+    assert_string_equal(text, "");
+    metric_add(a, 0.5);
+    metric_add(a, 2);
+    metrics_write(&all, text, sizeof text);
+    assert_string_equal(text, "# HELP a A.\n# TYPE a counter\na 2.5\n");
+}
+
 static void a_hidden_gauge_leaves_its_heading_to_the_next_of_its_name(void **state)
 {
     (void)state;
