@@ -262,6 +262,16 @@ void ls_report_devices(struct ls_trainer *t)
     t->reported.result.devices = out;
 }
 
+/* Estimates the seconds until the end of the configured epochs from the seconds of training so far.
+ * Returns 0 if that end is unknown or has passed. */
+static double remaining_s(const ls_coordination *c, double trained_s)
+{
+    const ls_position *at = &c->t->position;
+    const double done = (double)at->epoch + (double)at->step / c->steps;
+    const double left = (double)c->t->config.epochs - done;
+    return c->rows > 0 && left > 0 ? left * trained_s / done : 0;
+}
+
 void ls_report_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
 {
     const struct ls_trainer *t = c->t;
@@ -270,17 +280,15 @@ void ls_report_progress(const ls_coordination *c, bool epoch_done, bool evaluate
         return;
     const double epoch_s =
         epoch_done ? at->totals.seconds : (double)(ls_engine_ns(t->engine) - c->start_ns) * 1e-9;
-    const double done = (double)at->epoch + (double)at->step / c->steps;
-    const double left = (double)t->config.epochs - done;
     ls_progress p = {
         .epoch = (int)at->epoch + 1,
         .epochs = (int)t->config.epochs,
         .step = at->step,
-        .steps = c->steps,
+        .steps = c->rows > 0 ? c->steps : 0,
         .loss = epoch_loss(&at->totals),
         .accuracy = ls_loss_accuracy(t->config.loss, at->totals.correct, at->totals.rows),
         .rows_per_s = at->totals.rows / epoch_s,
-        .remaining_s = left * (at->trained_s + (epoch_done ? 0 : epoch_s)) / done,
+        .remaining_s = remaining_s(c, at->trained_s + (epoch_done ? 0 : epoch_s)),
         .epoch_done = epoch_done,
         .evaluated = evaluated,
         .test_loss = t->reported.result.test_loss,
