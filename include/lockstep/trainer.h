@@ -85,18 +85,26 @@ extern "C" {
 /* A training run. */
 typedef struct ls_trainer ls_trainer;
 
-/* Progress of a run: the argument of the progress callback, valid during the callback. */
+/* Progress of a run: the argument of the progress callback, valid during the callback. The trainer
+ * owns the structure, which grows at its end (status.h). */
 typedef struct ls_progress {
-    int epoch, epochs;    /* current epoch, from 1; number of epochs of the run */
+    int epoch, epochs; /* current epoch, from 1; number of epochs of the run. A program that calls
+                        * ls_trainer_step can train more epochs than that */
     uint64_t step, steps; /* number of finished steps of the current epoch; number of steps of each
-                           * epoch */
-    double loss;          /* mean loss over this epoch's rows so far */
-    double accuracy;      /* share of correct predictions among this epoch's rows so far */
+                           * epoch, 0 if the data source has no epochs (train_rows 0): then the
+                           * current epoch is the first one and does not end */
+    double loss;          /* mean loss over this epoch's rows so far; NaN: all its steps were
+                           * skipped */
+    double accuracy;      /* share of correct predictions among this epoch's rows so far; NaN: the
+                           * loss function does not define when a prediction is correct, or all
+                           * steps were skipped */
     double rows_per_s;    /* training rows per second in this epoch so far */
-    double remaining_s;   /* estimated seconds until the end of the run, evaluations not included */
+    double remaining_s;   /* estimated seconds of training until the end of the last of the epochs;
+                           * 0: unknown, because there are no epochs, or that end has passed */
     int epoch_done;       /* non-zero: the epoch has ended, and its evaluation, if one was due, has
                            * ended as well */
-    int evaluated;        /* non-zero: the fields below are results of this epoch's evaluation */
+    int evaluated;        /* non-zero: test_loss and metric_value are results of this epoch's
+                           * evaluation */
     double test_loss;     /* mean loss on the evaluated rows (ls_summary.judged_by) */
     const char *metric;   /* name of the main metric: "accuracy" if the loss function defines when a
                            * prediction is correct, else that of the loss, such as "r2" or
@@ -160,11 +168,12 @@ typedef struct ls_trainer_callbacks {
     /* Receives each metrics record: one JSON object of `length` bytes, without a newline. A
      * negative status (status.h, "Callbacks") stops the run with that error. */
     int (*record)(void *user, const char *json, size_t length, ls_error *err);
-    /* Receives the progress while ls_trainer_run trains. */
+    /* Receives the progress after each step of ls_trainer_run and of ls_trainer_step, and at the
+     * end of each epoch. */
     void (*progress)(void *user, const ls_progress *progress);
-    /* Receives a model (model.h) with the current weights after every `model_every_steps` steps
-     * while ls_trainer_run trains. The trainer releases the model after the callback. A callback
-     * that needs the model longer calls ls_model_retain. */
+    /* Receives a model (model.h) with the current weights after every `model_every_steps` steps of
+     * ls_trainer_run and of ls_trainer_step. The trainer releases the model after the callback. A
+     * callback that needs the model longer calls ls_model_retain. */
     void (*model)(void *user, ls_model *model);
     uint64_t model_every_steps; /* number of steps between two models; 0: none are taken */
     void *user;                 /* first argument of each callback; what it points to outlives

@@ -18,15 +18,7 @@
  *
  * Threads: any thread; no two threads may use the same file at the same time.
  *
- * To add a value to a checkpoint, change four files:
- *
- * 1. Here: add a member to ls_position if the value describes the progress of training, or to
- *    ls_standing if it is a result that the API returns.
- * 2. state.c: write and read the member.
- * 3. A member of ls_position: advance it with each step (ls_count_step in train/account.c) or with
- *    each epoch (record_epoch in train/coordinator.c). A member of ls_standing: copy it from the
- *    result and back (train/saving.c).
- * 4. train/README.md, "Checkpoints": describe it. */
+ * .github/CONTRIBUTING.md says how a value is added to a checkpoint. */
 #ifndef CHECKPOINT_H
 #define CHECKPOINT_H
 
@@ -143,8 +135,8 @@ typedef struct ls_chain {
     uint8_t state[LS_CHAIN_MOST][LS_SHA256_BYTES]; /* [count] */
 } ls_chain;
 
-/* Version of the state's schema. A new key that readers can ignore does not change the version. The
- * version is raised if older programs misread the new state. */
+/* Version of the state's schema. A new key does not change the version: programs that do not know
+ * the key refuse the state by its name. The version is raised if a key gets another meaning. */
 #define LS_STATE_SCHEMA 2
 
 /* The state, which a checkpoint stores as JSON. */

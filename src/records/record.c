@@ -12,8 +12,12 @@
 const char *const ls_record_names[LS_RECORD_TYPES] = {
     "run_start", "resume",    "step",    "epoch",          "eval",
     "fault",     "nonfinite", "arrival", "failed_arrival", "run_end"};
-const char *const ls_phase_keys[LS_PHASES] = {"gather_s",       "forward_s", "backward_s",
-                                              "comm_exposed_s", "wait_s",    "apply_s"};
+/* Index of each phase in ls_worker_times.seconds, and its key. */
+#define PHASES(X)                                                                                  \
+    X(0, "gather_s"), X(1, "forward_s"), X(2, "backward_s"), X(3, "comm_exposed_s"),               \
+        X(4, "wait_s"), X(5, "apply_s")
+#define KEY_OF_PHASE(phase, key) [phase] = (key)
+const char *const ls_phase_keys[LS_PHASES] = {PHASES(KEY_OF_PHASE)};
 const char *const ls_phase_names[LS_PHASES] = {"gather",     "forward", "backward",
                                                "all-reduce", "wait",    "apply"};
 
@@ -141,6 +145,10 @@ static void put_unweighted(ls_json_writer *w, const char *key, const ls_record *
 #define IN(type) (1u << LS_RECORD_##type)
 #define PART(part) (1u << LS_PART_##part)
 #define VARIES .varies = true
+#define ROW_OF_PHASE(phase, key)                                                                   \
+    {                                                                                              \
+        PART(WORKER), key, LS_MEMBER_FLOAT, TIMES(seconds[phase])                                  \
+    }
 #define LIVES (IN(RUN_START) | IN(RESUME)) /* types of records that begin or continue a run */
 
 const ls_record_key ls_record_keys[] = {
@@ -194,12 +202,7 @@ const ls_record_key ls_record_keys[] = {
 
     {PART(WORKER), "worker", LS_MEMBER_INT, TIMES(worker)},
     {PART(WORKER), "queued", LS_MEMBER_INT, TIMES(queued)},
-    {PART(WORKER), "gather_s", LS_MEMBER_FLOAT, TIMES(seconds[0])}, /* ls_phase_keys */
-    {PART(WORKER), "forward_s", LS_MEMBER_FLOAT, TIMES(seconds[1])},
-    {PART(WORKER), "backward_s", LS_MEMBER_FLOAT, TIMES(seconds[2])},
-    {PART(WORKER), "comm_exposed_s", LS_MEMBER_FLOAT, TIMES(seconds[3])},
-    {PART(WORKER), "wait_s", LS_MEMBER_FLOAT, TIMES(seconds[4])},
-    {PART(WORKER), "apply_s", LS_MEMBER_FLOAT, TIMES(seconds[5])},
+    PHASES(ROW_OF_PHASE),
 
     {IN(EPOCH), "seconds", LS_MEMBER_DOUBLE, AT(of.epoch.seconds), VARIES},
     {IN(EPOCH), "images_per_s", LS_MEMBER_DOUBLE, AT(of.epoch.images_per_s), VARIES},

@@ -4,13 +4,7 @@
  * record as a line of JSON. Other sinks read the structs. src/train/README.md lists the keys of the
  * JSON text. A field without a comment has the meaning of the key with the same name.
  *
- * To add a key to a record, change four files:
- *
- * - here, add a field to the struct with the record's values;
- * - in train/run_records.c, set the field where the record is composed;
- * - in record.c, add an entry to ls_record_keys;
- * - in train/README.md, add a line to the table. The test config_rows checks that this table has
- *   the same keys as ls_record_keys. */
+ * .github/CONTRIBUTING.md says how a key is added to a record. */
 #ifndef RECORDS_RECORD_H
 #define RECORDS_RECORD_H
 

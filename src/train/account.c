@@ -79,7 +79,8 @@ int ls_account_step(ls_coordination *c, const ls_outcome *o, ls_error *err)
 {
     struct ls_trainer *t = c->t;
     const ls_report *r = o->report;
-    /* the end of the step, in the run's time: the report's, if the step ended before it was sent */
+    /* the end of the step on the clock ls_engine_ns: from the report, which has it if the step
+     * ended earlier than the report was sent; otherwise now */
     const uint64_t end = r->ended_ns > 0 ? ls_engine_ns_at(t->engine, r->ended_ns) : 0;
     const uint64_t now = end > c->last_ns ? end : ls_engine_ns(t->engine);
     const uint64_t share = (now - c->last_ns) / (uint64_t)r->steps_left;

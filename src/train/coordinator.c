@@ -278,8 +278,8 @@ int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err)
     const ls_epoch_totals *totals = &c->t->position.totals;
     send_from_here(c);
     c->limit = limit;
-    /* ls_account_step adds the time of each step to totals->seconds. So the time for saving and
-     * models after the last step is not part of the epoch's time. */
+    /* ls_account_step sets totals->seconds to the time from start_ns to the end of the step. So the
+     * time for saving and models after the last step is not part of the epoch's time. */
     c->start_ns = c->last_ns - (uint64_t)(totals->seconds * 1e9);
     return train_to_limit(c, err);
 }

@@ -69,7 +69,8 @@ int ls_coordinate(struct ls_trainer *trainer, ls_error *err);
 
 /* ---- account.c: accounting for a completed step --------------------------------------------- */
 
-/* Counts a completed step in the run's position and totals. */
+/* Counts a completed step in the run's position and totals. `report` is that of one worker: loss
+ * and counts are those of the whole minibatch, but the times are only this worker's. */
 void ls_count_step(ls_coordination *c, const ls_report *report);
 /* Counts a completed step, emits its record and reports progress. Errors: those of the record,
  * LS_ENONFINITE, those of the cluster. */

@@ -15,10 +15,11 @@
 
 /* ---- records -------------------------------------------------------------------------------- */
 
-/* Returns a record with the names of the devices that still take part in the run. */
-static ls_record with_devices(struct ls_trainer *t, ls_record_type type)
+/* Writes the names of the devices that still take part in the run to t->records.device, and returns
+ * their number. */
+static int list_live_devices(struct ls_trainer *t)
 {
-    ls_record r = {.type = type, .device = t->records.device};
+    int count = 0;
     const ls_members *m = &t->members;
     const int workers = ls_engine_workers(t->engine);
     for (int i = 0; i < m->devices; i++) {
@@ -26,13 +27,19 @@ static ls_record with_devices(struct ls_trainer *t, ls_record_type type)
          * process */
         const int own = i - m->own;
         if (own < 0 || own >= workers || ls_engine_worker(t->engine, own).presence == LS_LIVE)
-            t->records.device[r.devices++] = m->device[i].name;
+            t->records.device[count++] = m->device[i].name;
     }
     for (int i = 0; i < workers && m->devices == 0; i++) {
         if (ls_engine_worker(t->engine, i).presence == LS_LIVE)
-            t->records.device[r.devices++] = ls_engine_device_name(t->engine, i);
+            t->records.device[count++] = ls_engine_device_name(t->engine, i);
     }
-    return r;
+    return count;
+}
+
+/* Returns a record with the names of the devices that still take part in the run. */
+static ls_record with_devices(struct ls_trainer *t, ls_record_type type)
+{
+    return (ls_record){.type = type, .devices = list_live_devices(t), .device = t->records.device};
 }
 
 /* Returns the names of the classes, or NULL if there are more than LS_CONFUSION_CLASSES classes.
@@ -124,11 +131,11 @@ int ls_record_step(struct ls_trainer *t, double images_per_s, const ls_report *r
         const ls_worker_view w = ls_engine_worker(t->engine, i);
         if (w.report)
             t->records.times[v->workers++] = (ls_worker_times){
-                i,
-                w.queued,
-                {(float)w.report->times.gather, (float)w.report->times.forward,
-                 (float)w.report->times.backward, (float)w.report->comm.exposed,
-                 (float)w.report->comm.wait, (float)w.report->times.apply},
+                .worker = i,
+                .queued = w.queued,
+                .seconds = {(float)w.report->times.gather, (float)w.report->times.forward,
+                            (float)w.report->times.backward, (float)w.report->comm.exposed,
+                            (float)w.report->comm.wait, (float)w.report->times.apply},
             };
     }
     return ls_sinks_emit(&t->records.sinks, &record, err);
@@ -188,9 +195,12 @@ int ls_record_epoch(struct ls_trainer *t, ls_error *err)
 {
     const ls_epoch_totals *totals = &t->position.totals;
     ls_record r = {.type = LS_RECORD_EPOCH, .epoch = t->position.epoch + 1};
-    r.of.epoch =
-        (ls_epoch_values){totals->seconds, totals->rows / totals->seconds, epoch_loss(totals),
-                          ls_loss_accuracy(t->config.loss, totals->correct, totals->rows)};
+    r.of.epoch = (ls_epoch_values){
+        .seconds = totals->seconds,
+        .images_per_s = totals->rows / totals->seconds,
+        .train_loss = epoch_loss(totals),
+        .train_accuracy = ls_loss_accuracy(t->config.loss, totals->correct, totals->rows),
+    };
     return ls_sinks_emit(&t->records.sinks, &r, err);
 }
 
@@ -238,19 +248,20 @@ int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_er
  * is written only before the first of its devices. */
 void ls_report_devices(struct ls_trainer *t)
 {
-    const ls_record r = with_devices(t, LS_RECORD_RUN_END);
+    const int devices = list_live_devices(t);
+    const char *const *device = t->records.device;
     char *out = t->reported.text.devices_left;
     const size_t size = sizeof t->reported.text.devices_left - sizeof "…]";
     size_t used = 1, host = 0;
-    if (r.devices == (t->members.devices > 0 ? t->members.devices : ls_engine_workers(t->engine)) &&
+    if (devices == (t->members.devices > 0 ? t->members.devices : ls_engine_workers(t->engine)) &&
         t->members.devices == t->members.devices_at_start)
         return; /* no device was lost or added since the start */
     out[0] = '[';
-    for (int i = 0; i < r.devices && used < size; i++) {
-        const char *name = r.device[i], *colon = strstr(name, ": ");
+    for (int i = 0; i < devices && used < size; i++) {
+        const char *name = device[i], *colon = strstr(name, ": ");
         const size_t length = colon ? (size_t)(colon - name) + 2 : 0;
         const bool same =
-            i > 0 && length > 0 && length == host && strncmp(name, r.device[i - 1], length) == 0;
+            i > 0 && length > 0 && length == host && strncmp(name, device[i - 1], length) == 0;
         used += (size_t)snprintf(out + used, size - used, "%s%s",
                                  i == 0           ? ""
                                  : same || !colon ? ", "
@@ -262,6 +273,16 @@ void ls_report_devices(struct ls_trainer *t)
     t->reported.result.devices = out;
 }
 
+/* Estimates the seconds until the end of the configured epochs from the seconds of training so far.
+ * Returns 0 if that end is unknown or has passed. */
+static double remaining_s(const ls_coordination *c, double trained_s)
+{
+    const ls_position *at = &c->t->position;
+    const double done = (double)at->epoch + (double)at->step / c->steps;
+    const double left = (double)c->t->config.epochs - done;
+    return c->rows > 0 && left > 0 ? left * trained_s / done : 0;
+}
+
 void ls_report_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
 {
     const struct ls_trainer *t = c->t;
@@ -270,17 +291,15 @@ void ls_report_progress(const ls_coordination *c, bool epoch_done, bool evaluate
         return;
     const double epoch_s =
         epoch_done ? at->totals.seconds : (double)(ls_engine_ns(t->engine) - c->start_ns) * 1e-9;
-    const double done = (double)at->epoch + (double)at->step / c->steps;
-    const double left = (double)t->config.epochs - done;
     ls_progress p = {
         .epoch = (int)at->epoch + 1,
         .epochs = (int)t->config.epochs,
         .step = at->step,
-        .steps = c->steps,
+        .steps = c->rows > 0 ? c->steps : 0,
         .loss = epoch_loss(&at->totals),
         .accuracy = ls_loss_accuracy(t->config.loss, at->totals.correct, at->totals.rows),
         .rows_per_s = at->totals.rows / epoch_s,
-        .remaining_s = left * (at->trained_s + (epoch_done ? 0 : epoch_s)) / done,
+        .remaining_s = remaining_s(c, at->trained_s + (epoch_done ? 0 : epoch_s)),
         .epoch_done = epoch_done,
         .evaluated = evaluated,
         .test_loss = t->reported.result.test_loss,

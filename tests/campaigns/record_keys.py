@@ -8,7 +8,9 @@ src/records/record.c: all but those that it marks VARIES, as times and devices.
 import re
 from pathlib import Path
 
-TABLE = Path(__file__).resolve().parents[2] / "src" / "records" / "record.c"
+SOURCES = Path(__file__).resolve().parents[2] / "src"
+TABLE = SOURCES / "records" / "record.c"
+SCHEMA = SOURCES / "train" / "README.md"
 COMPARED = ("step", "epoch", "eval")
 
 
@@ -32,6 +34,13 @@ def timeless(record):
     return {key: value for key, value in record.items() if key == "type" or not varies[key]}
 
 
+def described(schema, name):
+    """The keys in the table of the records of one type in `schema`, the text of SCHEMA."""
+    section = re.search(rf"^### {name}\n(.*?)^###? ", schema, re.DOTALL | re.MULTILINE).group(1)
+    rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    return {key for row in rows for key in re.findall(r"`(\w+)`", row)}
+
+
 def main():
     step = {"type": "step", "step": 1, "epoch": 1, "rows": 2, "loss": 0.5, "correct": 1, "lr": 0.1, "images_per_s": 7.0,
             "workers": []}
@@ -41,7 +50,9 @@ def main():
     assert timeless(step) == timeless(same) != timeless(other)
     assert timeless(best) == timeless({**best, "seconds": 2.0}) != timeless({**best, "best": False})
     assert timeless({"type": "fault", "step": 1}) is None
-    assert set(KEYS["epoch"]) == {"epoch", "seconds", "images_per_s", "train_loss", "train_accuracy"}, KEYS["epoch"]
+    schema = SCHEMA.read_text(encoding="utf-8")
+    for name in ("epoch", "eval", "fault", "nonfinite"):  # the types whose records contain no objects with rows here
+        assert set(KEYS[name]) == described(schema, name) != set(), (name, KEYS[name])
 
 
 if __name__ == "__main__":

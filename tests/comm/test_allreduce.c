@@ -153,23 +153,45 @@ static void found_free(found *f)
             ls_free(NULL, f->total[step][r]);
 }
 
-static void check_ordered_in(int ranks, int shards, size_t floats, sum_place place, fold_form form)
+/* A float of a sum that differs from the sum over the tree. */
+typedef struct difference {
+    uint32_t step;
+    int rank;
+    size_t at;
+    float found, want;
+} difference;
+
+/* Compares all sums with those over the tree. Returns false if they are equal; otherwise *d
+ * receives the first difference. */
+static bool differs(difference *d, const ls_comm_type *type, int ranks, int shards, size_t floats,
+                    sum_place place, fold_form form)
 {
     found f;
-    reduce(&f, &ls_comm_ordered, ranks, shards, floats, place, form);
+    bool other = false;
+    reduce(&f, type, ranks, shards, floats, place, form);
     for (uint32_t step = 0; step < STEPS; step++) {
         float *leaves = make_leaves(shards, floats, step);
-        for (size_t i = 0; i < floats; i++) {
-            float want = tree_sum(leaves, floats, i, 0, shards);
-            for (int r = 0; r < ranks; r++)
-                if (memcmp(&want, &f.total[step][r][i], sizeof want) != 0)
-                    fail_msg("%d ranks, %d shards, step %u, rank %d, float %zu: %a, not %a", ranks,
-                             shards, (unsigned)step, r, i, (double)f.total[step][r][i],
-                             (double)want);
+        for (size_t i = 0; i < floats && !other; i++) {
+            const float want = tree_sum(leaves, floats, i, 0, shards);
+            for (int r = 0; r < ranks && !other; r++) {
+                *d = (difference){step, r, i, f.total[step][r][i], want};
+                other = memcmp(&d->want, &d->found, sizeof want) != 0;
+            }
         }
         ls_free(NULL, leaves);
     }
     found_free(&f);
+    return other;
+}
+
+static void check_sums(const ls_comm_type *type, int ranks, int shards, size_t floats,
+                       sum_place place, fold_form form)
+{
+    difference d;
+    if (differs(&d, type, ranks, shards, floats, place, form))
+        fail_msg("%s, %d ranks, %d shards, %zu floats, step %u, rank %d, float %zu: %a, not %a",
+                 type->name, ranks, shards, floats, (unsigned)d.step, d.rank, d.at, (double)d.found,
+                 (double)d.want);
 }
 
 static void check_ordered(int ranks, int shards, size_t floats)
@@ -185,7 +207,7 @@ static void check_ordered(int ranks, int shards, size_t floats)
     };
     for (size_t i = 0; i < sizeof way / sizeof *way; i++)
         if (way[i].ranks == 0 || (way[i].ranks == 1) == (ranks == 1))
-            check_ordered_in(ranks, shards, floats, way[i].place, way[i].form);
+            check_sums(&ls_comm_ordered, ranks, shards, floats, way[i].place, way[i].form);
 }
 
 static void ordered_has_the_bits_of_the_tree_on_any_number_of_ranks(void **state)
@@ -204,6 +226,63 @@ static void ordered_takes_arenas_of_odd_lengths(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         check_ordered(5, 7, 16 * lines[i]);
+}
+
+/* A case for any communicator: numbers of ranks and shards, and a length. */
+typedef struct any_case {
+    int ranks, shards;
+    size_t floats;
+} any_case;
+
+enum { ANY_CASES = 30 };
+
+static any_case draw_case(uint32_t k)
+{
+    uint32_t w[4];
+    ls_rng_words(w, 11, 1, 0, k);
+    const int ranks = 1 + (int)(w[0] % 8);
+    const int shards = ranks + (int)(w[1] % (uint32_t)(SHARDS_MOST + 1 - ranks));
+    return (any_case){ranks, shards, 16 * (size_t)(1 + w[2] % 90)};
+}
+
+static void communicators_with_the_same_bits_add_as_the_tree_does(void **state)
+{
+    int checked = 0;
+    (void)state;
+    for (int i = 0; ls_comm_types()[i]; i++) {
+        const ls_comm_type *type = ls_comm_types()[i];
+        checked += type->same_bits != 0;
+        for (uint32_t k = 0; k < ANY_CASES && type->same_bits; k++) {
+            const any_case c = draw_case(k);
+            check_sums(type, c.ranks, c.shards, c.floats, OWN, COPIED);
+        }
+    }
+    assert_true(checked > 0);
+}
+
+/* Adds in the order of the tree, but from left to right if there are five ranks. */
+static int lie_with_five_ranks(ls_comm *comm, ls_stream *stream, const ls_partial *partials,
+                               int count, float *total, ls_comm_times *times, ls_error *err)
+{
+    const ls_comm_type *type = comm->group->ranks == 5 ? &ls_comm_naive : &ls_comm_ordered;
+    return type->all_reduce(comm, stream, partials, count, total, times, err);
+}
+
+/* Checks that the test above finds a communicator whose `same_bits` is not true. */
+static void a_communicator_that_lies_about_its_bits_is_found(void **state)
+{
+    ls_comm_type liar[2] = {ls_comm_naive, ls_comm_ordered};
+    (void)state;
+    liar[1].all_reduce = lie_with_five_ranks;
+    for (int i = 0; i < 2; i++) {
+        difference d;
+        int lies = 0;
+        for (uint32_t k = 0; k < ANY_CASES; k++) {
+            const any_case c = draw_case(k);
+            lies += differs(&d, &liar[i], c.ranks, c.shards, c.floats, OWN, COPIED);
+        }
+        assert_true(lies > 0);
+    }
 }
 
 static void naive_is_near_the_tree_and_the_same_on_every_rank(void **state)
@@ -477,6 +556,8 @@ LS_TESTS(comm_allreduce, "integration")
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ordered_has_the_bits_of_the_tree_on_any_number_of_ranks),
         cmocka_unit_test(ordered_takes_arenas_of_odd_lengths),
+        cmocka_unit_test(communicators_with_the_same_bits_add_as_the_tree_does),
+        cmocka_unit_test(a_communicator_that_lies_about_its_bits_is_found),
         cmocka_unit_test(naive_is_near_the_tree_and_the_same_on_every_rank),
         cmocka_unit_test(a_fold_of_dealt_shards_takes_them_on_both_sides),
         cmocka_unit_test(a_tree_that_is_broken_on_purpose_gives_other_bits),

@@ -534,8 +534,17 @@ cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, ls_k_shape
                           size_t count, cudaStream_t stream)
 {
     static float (*const of[])(float, float, ls_k_shape) = {
-        relu_of,  sigmoid_of,      tanh_of,       gelu_of,      silu_of,
-        clamp_of, hard_sigmoid_of, hard_swish_of, gelu_tanh_of, affine_of};
+        [LS_K_RELU] = relu_of,
+        [LS_K_SIGMOID] = sigmoid_of,
+        [LS_K_TANH] = tanh_of,
+        [LS_K_GELU] = gelu_of,
+        [LS_K_SILU] = silu_of,
+        [LS_K_CLAMP] = clamp_of,
+        [LS_K_HARD_SIGMOID] = hard_sigmoid_of,
+        [LS_K_HARD_SWISH] = hard_swish_of,
+        [LS_K_GELU_TANH] = gelu_tanh_of,
+        [LS_K_AFFINE] = affine_of,
+    };
     struct map m = {.out = y, .a = x, .shape = shape, .count = count, .f = of[curve]};
     return TWIN(stream, map_body, m);
 }
@@ -544,8 +553,17 @@ cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_cur
                             ls_k_shape shape, size_t count, cudaStream_t stream)
 {
     static float (*const of[])(float, float, ls_k_shape) = {
-        relu_back_of,  sigmoid_back_of,      tanh_back_of,       gelu_back_of,      silu_back_of,
-        clamp_back_of, hard_sigmoid_back_of, hard_swish_back_of, gelu_tanh_back_of, affine_back_of};
+        [LS_K_RELU] = relu_back_of,
+        [LS_K_SIGMOID] = sigmoid_back_of,
+        [LS_K_TANH] = tanh_back_of,
+        [LS_K_GELU] = gelu_back_of,
+        [LS_K_SILU] = silu_back_of,
+        [LS_K_CLAMP] = clamp_back_of,
+        [LS_K_HARD_SIGMOID] = hard_sigmoid_back_of,
+        [LS_K_HARD_SWISH] = hard_swish_back_of,
+        [LS_K_GELU_TANH] = gelu_tanh_back_of,
+        [LS_K_AFFINE] = affine_back_of,
+    };
     struct map m = {.out = dx, .a = dy, .b = v, .shape = shape, .count = count, .f = of[curve]};
     return TWIN(stream, map_body, m);
 }

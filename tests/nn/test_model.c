@@ -190,6 +190,38 @@ static void every_bad_model_is_refused_with_its_message(void **state)
         check_bad(&bads[i]);
 }
 
+/* The list of a message that would be too long ends with the number of the other types. */
+static void an_unknown_type_like_no_other_is_answered_with_the_types(void **state)
+{
+    static const char text[] = "{\"layers\":[{\"type\":\"attention\"}]}";
+    static const char before[] =
+        "m.json:1:20: layer 0: unknown type \"attention\"; expected one of: ";
+    const ls_layer_type *const *types = ls_layer_types();
+    char rest[32] = "";
+    int count = 0, shown = 0;
+    ls_json *doc = NULL;
+    ls_error err = {0};
+    (void)state;
+    while (types[count])
+        count++;
+    must(ls_json_parse(&doc, "m.json", text, strlen(text), NULL, &err), &err);
+    assert_int_equal(ls_network_check(doc, ls_json_root(doc), NULL, &err), LS_ECONFIG);
+    ls_json_destroy(doc);
+    assert_memory_equal(err.text, before, strlen(before));
+    const char *at = err.text + strlen(before);
+    for (; shown < count; shown++) {
+        char word[64];
+        const int n = snprintf(word, sizeof word, "%s%s", shown ? ", " : "", types[shown]->name);
+        if (strncmp(at, word, (size_t)n) != 0)
+            break;
+        at += n;
+    }
+    if (shown < count)
+        snprintf(rest, sizeof rest, " and %d more", count - shown);
+    assert_string_equal(at, rest);
+    assert_true(shown >= 20);
+}
+
 /* A model whose keys are right passes ls_network_check, even if its shapes fit no data. */
 static void a_check_without_data_computes_no_shapes(void **state)
 {
@@ -411,6 +443,7 @@ LS_TESTS(nn_model, "unit")
         cmocka_unit_test(groups_and_dilation_have_pytorchs_shapes_and_fans),
         cmocka_unit_test(keys_are_read_as_documented),
         cmocka_unit_test(every_bad_model_is_refused_with_its_message),
+        cmocka_unit_test(an_unknown_type_like_no_other_is_answered_with_the_types),
         cmocka_unit_test(a_check_without_data_computes_no_shapes),
         cmocka_unit_test(a_model_of_too_many_layers_is_refused),
         cmocka_unit_test(an_impossible_input_is_refused),

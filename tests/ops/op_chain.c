@@ -9,17 +9,43 @@
 
 #include <cmocka.h>
 
-static const char *const names[] = {
-    "?",        "gather",    "conv2d",      "dense", "pool",         "relu",       "xent",
-    "sgd",      "export",    "batchnorm",   "add",   "sigmoid",      "tanh",       "dropout",
-    "adamw",    "running",   "vector_loss", "clip",  "gelu",         "silu",       "layernorm",
-    "upsample", "concat",    "digest",      "clamp", "hard_sigmoid", "hard_swish", "multiply",
-    "pad",      "gelu_tanh", "affine",
+static const char *const names[LS_OP_KINDS] = {
+    [LS_OP_GATHER] = "gather",
+    [LS_OP_CONV2D] = "conv2d",
+    [LS_OP_DENSE] = "dense",
+    [LS_OP_POOL] = "pool",
+    [LS_OP_RELU] = "relu",
+    [LS_OP_SOFTMAX_XENT] = "xent",
+    [LS_OP_SGD] = "sgd",
+    [LS_OP_EXPORT] = "export",
+    [LS_OP_BATCHNORM] = "batchnorm",
+    [LS_OP_ADD] = "add",
+    [LS_OP_SIGMOID] = "sigmoid",
+    [LS_OP_TANH] = "tanh",
+    [LS_OP_DROPOUT] = "dropout",
+    [LS_OP_ADAMW] = "adamw",
+    [LS_OP_RUNNING] = "running",
+    [LS_OP_VECTOR_LOSS] = "vector_loss",
+    [LS_OP_CLIP] = "clip",
+    [LS_OP_GELU] = "gelu",
+    [LS_OP_SILU] = "silu",
+    [LS_OP_LAYERNORM] = "layernorm",
+    [LS_OP_UPSAMPLE] = "upsample",
+    [LS_OP_CONCAT] = "concat",
+    [LS_OP_DIGEST] = "digest",
+    [LS_OP_CLAMP] = "clamp",
+    [LS_OP_HARD_SIGMOID] = "hard_sigmoid",
+    [LS_OP_HARD_SWISH] = "hard_swish",
+    [LS_OP_MULTIPLY] = "multiply",
+    [LS_OP_PAD] = "pad",
+    [LS_OP_GELU_TANH] = "gelu_tanh",
+    [LS_OP_AFFINE] = "affine",
 };
 
 const char *op_kind_name(int kind)
 {
-    return names[kind];
+    const char *name = kind > 0 && kind < LS_OP_KINDS ? names[kind] : NULL;
+    return name ? name : "?";
 }
 
 float op_class_weight(int class)
@@ -75,7 +101,7 @@ static void put_op(writer *w, const ls_op_desc *d)
 {
     const ls_conv2d *v = &d->u.conv2d;
     const ls_gather *g = &d->u.gather;
-    put(w, " → %s", names[d->kind]);
+    put(w, " → %s", op_kind_name((int)d->kind));
     switch (d->kind) {
     case LS_OP_CONV2D:
         put(w, "(%d, %d×%d, stride %d×%d, pad %d×%d, dilation %d×%d, groups %d%s)", v->out, v->kh,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Tests which requests the reference back end refuses, and its messages. */
+#include "ops/op_chain.h"
 #include "ref/ref.h"
 #include "runner.h"
 
@@ -437,9 +438,20 @@ static void memory_is_zeroed_and_add_adds(void **state)
     ref->ops->close(ref);
 }
 
+static void every_kind_of_op_has_a_name_in_messages(void **state)
+{
+    (void)state;
+    for (int kind = 1; kind < LS_OP_KINDS; kind++)
+        if (strcmp(op_kind_name(kind), "?") == 0)
+            fail_msg("op %d has no name in op_chain.c", kind);
+    assert_string_equal(op_kind_name(0), "?");
+    assert_string_equal(op_kind_name(LS_OP_KINDS), "?");
+}
+
 LS_TESTS(ref_contract, "unit")
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kind_of_op_has_a_name_in_messages),
         cmocka_unit_test(bind_refuses_what_is_missing),
         cmocka_unit_test(shapes_that_do_not_fit_are_refused),
         cmocka_unit_test(unknown_and_fused_forms_are_declined),

@@ -584,6 +584,83 @@ static void data_without_epochs_is_trained_by_steps_alone(void **state)
     end(&s);
 }
 
+/* What the callbacks of a trainer that is driven have received. */
+typedef struct received {
+    ls_progress last;
+    int calls, models;
+} received;
+
+static void keep_progress(void *user, const ls_progress *p)
+{
+    received *r = user;
+    r->last = *p;
+    r->calls++;
+}
+
+static void count_model(void *user, ls_model *model)
+{
+    received *r = user;
+    r->models += model != NULL;
+}
+
+static ls_trainer *open_with_callbacks(scenario *s, received *r)
+{
+    *r = (received){0};
+    s->f.callbacks.record = NULL;
+    s->f.callbacks.progress = keep_progress;
+    s->f.callbacks.model = count_model;
+    s->f.callbacks.model_every_steps = 2;
+    s->f.callbacks.user = r;
+    return fixture_open(&s->f);
+}
+
+static void progress_without_epochs_has_no_number_of_steps_and_no_end(void **state)
+{
+    (void)state;
+    scenario s;
+    received r;
+    begin(&s, 1, "devices=ref:2");
+    s.data.train_rows = s.data.test_rows = 0;
+    s.data.read = NULL;
+    ls_trainer *t = open_with_callbacks(&s, &r);
+    for (int i = 0; i < 5; i++) {
+        step(&s, t, (uint64_t)i);
+        assert_int_equal(r.calls, i + 1);
+        assert_int_equal(r.models, (i + 1) / 2);
+        assert_int_equal(r.last.epoch, 1);
+        assert_int_equal(r.last.step, i + 1);
+        assert_int_equal(r.last.steps, 0);
+        assert_true(r.last.remaining_s == 0);
+        assert_true(r.last.rows_per_s > 0 && r.last.loss > 0);
+        assert_false(r.last.epoch_done || r.last.evaluated);
+    }
+    ls_trainer_close(t, NULL);
+    end(&s);
+}
+
+static void progress_of_steps_counts_epochs_also_after_the_last(void **state)
+{
+    (void)state;
+    scenario s;
+    received r;
+    begin(&s, 1, "devices=ref:2");
+    ls_trainer *t = open_with_callbacks(&s, &r);
+    for (int i = 0; i < 3 * STEPS; i++) {
+        const int steps_done = i % STEPS + 1;
+        step(&s, t, (uint64_t)i);
+        assert_int_equal(r.last.epoch, i / STEPS + 1);
+        assert_int_equal(r.last.epochs, 2);
+        assert_int_equal(r.last.step, steps_done);
+        assert_int_equal(r.last.steps, STEPS);
+        assert_int_equal(r.last.epoch_done, steps_done == STEPS);
+        assert_int_equal(r.last.remaining_s > 0, i + 1 < 2 * STEPS);
+        assert_true(r.last.remaining_s >= 0);
+    }
+    assert_int_equal(r.calls, 3 * STEPS + 3);
+    ls_trainer_close(t, NULL);
+    end(&s);
+}
+
 static void rows_of_a_prepared_number_are_taken_and_others_refused(void **state)
 {
     (void)state;
@@ -1012,6 +1089,8 @@ LS_TESTS(train_drive, "unit")
         cmocka_unit_test(predictions_follow_the_steps),
         cmocka_unit_test(without_test_rows_there_is_nothing_to_evaluate_on),
         cmocka_unit_test(data_without_epochs_is_trained_by_steps_alone),
+        cmocka_unit_test(progress_without_epochs_has_no_number_of_steps_and_no_end),
+        cmocka_unit_test(progress_of_steps_counts_epochs_also_after_the_last),
         cmocka_unit_test(rows_of_a_prepared_number_are_taken_and_others_refused),
         cmocka_unit_test(calls_that_break_the_rules_leave_everything_as_it_was),
         cmocka_unit_test(a_step_says_the_type_of_its_rows),

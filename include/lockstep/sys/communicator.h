@@ -165,7 +165,8 @@ typedef struct ls_comm_group_desc {
  * `exposed`; no call sets them to 0. */
 typedef struct ls_comm_times {
     double wait;    /* time in which the rank waited for other ranks at barriers */
-    double exposed; /* time in which the rank merged and could not compute anything else */
+    double exposed; /* time in which the rank merged and could not compute anything else, without
+                     * `wait` */
     /* Optional. Called on the worker's thread when a wait for other ranks begins (`begins` is 1)
      * and when it ends (0). */
     void (*waiting)(void *user, int begins);
@@ -195,7 +196,10 @@ struct ls_comm {
  * marked optional. */
 struct ls_comm_type {
     const char *name; /* name of the implementation, which the config key `allreduce` selects */
-    int same_bits;    /* non-zero: the bits of results do not depend on the number of workers */
+    /* non-zero: sums have the bits of the order of the shard tree, so that they do not depend on
+     * the number of workers. A statement for users and tests: the library does not read it, and the
+     * test comm_allreduce checks it for the library's communicators in host memory. */
+    int same_bits;
     /* Creates a group. Copies `desc`. Any thread. Errors: LS_EINVAL, LS_ENOMEM. */
     int (*group_create)(ls_comm_group **out, const ls_comm_group_desc *desc, ls_error *err);
     /* Frees a group that every rank has left. Any thread. */
