@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "cli/folds.h"
+#include "cli/overwrite.h"
 
 #include <getopt.h>
 #include <lockstep/cluster.h>
@@ -183,6 +184,7 @@ static int take(const char *verb, const cli_option *o, const char *value)
     case CLI_LAST: *o->flag = true; break;
     case CLI_HELP: return cli_put_help(o->text) ? EXIT_IO : CLI_HELPED;
     case CLI_TEXT:
+    case CLI_OUT:
     case CLI_OPERAND: *o->value = value; break;
     case CLI_LIST:
     case CLI_KEY: return take_item(verb, o, value);
@@ -221,6 +223,21 @@ static int fail_unknown(const char *verb, const cli_option *rows, char **argv)
              meant ? meant : "", meant ? "? " : "");
     return cli_usage(verb, problem,
                      optopt > ' ' && optopt < FIRST_LONG ? letter : argv[optind - 1]);
+}
+
+/* Checks that no output is a file that another argument names. */
+static int spare_inputs(const char *verb, const cli_option *rows, int argc, char **argv)
+{
+    int code = 0;
+    for (const cli_option *out = rows; out->name && out->kind != CLI_OPERAND; out++) {
+        const char *to = out->kind == CLI_OUT ? *out->value : NULL;
+        for (const cli_option *o = rows; to && code == 0 && o->name; o++)
+            if (o->kind == CLI_TEXT)
+                code = cli_spare(verb, out->name, to, *o->value);
+        for (int i = optind; to && code == 0 && i < argc; i++)
+            code = cli_spare(verb, out->name, to, argv[i]);
+    }
+    return code;
 }
 
 static int read_operand(const char *verb, const cli_option *o, int argc, char **argv)
@@ -262,7 +279,8 @@ int cli_read_options(const char *verb, const cli_option *rows, int argc, char **
         if (problem || o->kind == CLI_LAST)
             return problem;
     }
-    return rows[count].name ? read_operand(verb, &rows[count], argc, argv) : 0;
+    problem = rows[count].name ? read_operand(verb, &rows[count], argc, argv) : 0;
+    return problem ? problem : spare_inputs(verb, rows, argc, argv);
 }
 
 /* ---- options of training --------------------------------------------------------------------- */
@@ -291,13 +309,13 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         {CLI_LIST, "set", .list = &out->set, .most = CLI_SET_MAX},
         {CLI_KEY, "devices", .list = &out->set, .key = "devices", .buffer = out->devices,
          .size = sizeof out->devices},
-        {CLI_TEXT, "metrics", .value = &out->metrics},
+        {CLI_OUT, "metrics", .value = &out->metrics},
         {CLI_TEXT, "resume", .value = &out->resume},
         {CLI_WHOLE, "at", .whole = &out->resume_at, .least = 1, .greatest = 2e9},
         {CLI_LIST, "inject", .list = &out->inject, .most = 16},
-        {CLI_TEXT, "trace", .value = &out->trace},
+        {CLI_OUT, "trace", .value = &out->trace},
         {CLI_WHOLE, "folds", .whole = &out->folds, .least = 2, .greatest = CLI_FOLDS_MOST},
-        {CLI_TEXT, "wrong", .value = &out->wrong},
+        {CLI_OUT, "wrong", .value = &out->wrong},
         {CLI_FLAG, "trace-ops", .flag = &out->trace_ops},
         {CLI_TEXT, "serve", .value = &out->serve},
         {CLI_FLAG, "serve-after", .flag = &out->serve_after},

@@ -112,7 +112,7 @@ int cli_pack_verb(int argc, char **argv, const ls_registry *registry)
     ls_error err;
     (void)registry;
     const cli_option options[] = {
-        {CLI_TEXT, "to", .value = &to},
+        {CLI_OUT, "to", .value = &to},
         {CLI_TEXT, "test", .value = &p.test_folder},
         {CLI_WHOLE, "size", .whole = &size, .least = 1, .greatest = 4096},
         {CLI_WHOLE, "channels", .whole = &channels, .least = 1, .greatest = 3},

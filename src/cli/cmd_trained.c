@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The common part of the verbs that use a trained model (eval, export, predict), and the verbs eval
  * and export. */
+#include "cli/overwrite.h"
 #include "cli/verbs.h"
 
 #include "base/host.h"
@@ -27,8 +28,8 @@ static int parse(cli_trained_args *a, const cli_trained_verb *verb, int argc, ch
         {'t', {CLI_FLAG, "train", .flag = &a->train}},
         {0, {CLI_FLAG, "best", .flag = &a->best}},
         {'r', {CLI_TEXT, "rows", .value = &a->rows}},
-        {'o', {CLI_TEXT, "to", .value = &a->to}},
-        {'w', {CLI_TEXT, "wrong", .value = &a->wrong}},
+        {'o', {CLI_OUT, "to", .value = &a->to}},
+        {'w', {CLI_OUT, "wrong", .value = &a->wrong}},
         {'h', {CLI_NUMBER, "threshold", .number = &a->threshold, .least = 1e-9, .greatest = 1}},
         {'h', {CLI_FLAG, "keep", .flag = &a->keep}},
         {'k', {CLI_FLAG, "skip-broken", .flag = &a->skip_broken}},
@@ -50,6 +51,18 @@ static int parse(cli_trained_args *a, const cli_trained_verb *verb, int argc, ch
     a->rest = argv + optind + 1;
     a->rest_count = argc - optind - 1;
     return verb->check(a);
+}
+
+/* Checks that no output is a file of the model or of its data. */
+static int spare_trained(const cli_trained_args *a, const ls_trained *t)
+{
+    const char *const out[2] = {a->to, a->wrong}, *const name[2] = {"to", "wrong"};
+    const char *const in[] = {t->weights_path, t->config.data_path, t->config.data_keys.test_path};
+    int code = 0;
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < sizeof in / sizeof *in && code == 0; i++)
+            code = cli_spare(a->verb, name[k], out[k], in[i]);
+    return code;
 }
 
 int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
@@ -79,7 +92,8 @@ int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
     };
     status = ls_trained_open(&t, &o, &err);
     if (status == LS_OK) {
-        code = verb->run(&t, &a, registry);
+        code = spare_trained(&a, &t);
+        code = code ? code : verb->run(&t, &a, registry);
         ls_trained_close(&t);
     }
     ls_free(&host, run);
