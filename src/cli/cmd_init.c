@@ -23,6 +23,11 @@
  * in training. */
 enum { CLIP = 10 };
 
+/* Limits of the keys whose values init computes. */
+enum { MOST_CROP = 64 };
+#define LARGEST 1e6
+#define SMALLEST_STD 2e-6 /* above 1e-6 also as a float */
+
 enum { MOST_CONFIG = 1 << 22 }; /* size in bytes from which on a file is taken for no config */
 
 /* A config that is to be replaced, with a '\0' after it. */
@@ -264,8 +269,8 @@ static void put_data(ls_json_writer *w, const ls_inspection *l)
         ls_json_put_int(w, "channels", l->channels);
     }
     if (l->kind->form != LS_DATA_TABLE && !l->each && !l->pictures) {
-        ls_json_put_float(w, "mean", (float)l->mean);
-        ls_json_put_float(w, "std", (float)l->deviation);
+        ls_json_put_float(w, "mean", (float)fmin(fmax(l->mean, -LARGEST), LARGEST));
+        ls_json_put_float(w, "std", (float)fmin(fmax(l->deviation, SMALLEST_STD), LARGEST));
     }
     if (l->validation > 0)
         ls_json_put_double(w, "validation", l->validation);
@@ -320,7 +325,8 @@ static void put_name(ls_json_writer *w, const char *path)
 static void put_augmentation(ls_json_writer *w, const ls_inspection *l)
 {
     const bool folder = l->kind->form == LS_DATA_FOLDER;
-    const int side = l->height < l->width ? l->height : l->width, crop = folder ? side / 16 : 4;
+    const int side = l->height < l->width ? l->height : l->width;
+    const int crop = !folder ? 4 : side / 16 < MOST_CROP ? side / 16 : MOST_CROP;
     const bool colours = folder ? !l->grey : l->known && l->channels == 3;
     if (!colours && !(folder && crop > 0 && l->rows < FEW_PICTURES))
         return;
@@ -398,7 +404,7 @@ static int apply_set(ls_json **doc, ls_json_writer *w, const cli_list *set, cons
 {
     size_t length;
     const char *text = ls_json_writer_text(w, &length, err);
-    int status = !text ? LS_ENOMEM : set->count ? check_config(text, set, host, err) : LS_OK;
+    int status = text ? check_config(text, set, host, err) : LS_ENOMEM;
     if (status == LS_OK)
         status = ls_json_parse(doc, "the config", text, length, host, err);
     for (int i = 0; i < set->count && status == LS_OK; i++)

@@ -244,6 +244,23 @@ static void print_rare(const ls_inspection *l, const cJSON *config, FILE *stream
             (unsigned)l->rare_rows, (unsigned)l->rows, l->rare_name ? l->rare_name : number);
 }
 
+/* Says that the classes have too few rows to be learnt. */
+static void print_few(const ls_inspection *l, FILE *stream)
+{
+    enum { FEW = 5 }; /* rows of a class, of which one is held out */
+    if (l->classes == 0 || l->kind->form == LS_DATA_FOLDER || l->rows >= FEW * (uint32_t)l->classes)
+        return;
+    fprintf(stream, "  %d classes for %u rows: %.1f rows of a class are too few to learn it",
+            l->classes, (unsigned)l->rows, (double)l->rows / l->classes);
+    if (l->kind->form == LS_DATA_TABLE)
+        fprintf(
+            stream,
+            "; if %.60s is an id or a date, name another column (--target); if it is an amount, "
+            "--set data.labels=values",
+            l->target);
+    fputc('\n', stream);
+}
+
 void init_data_print(const ls_inspection *l, const cJSON *config, bool trained, FILE *stream)
 {
     const cJSON *data = cJSON_GetObjectItemCaseSensitive(config, "data");
@@ -255,6 +272,7 @@ void init_data_print(const ls_inspection *l, const cJSON *config, bool trained, 
     else
         print_arrays(l, data, stream);
     print_rare(l, config, stream);
+    print_few(l, stream);
     if (l->test_rows)
         fprintf(stream, "  %u test %s\n", (unsigned)l->test_rows,
                 ls_plural(l->test_rows, "row", "rows"));
