@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char main_help[] =
     "usage: {} CONFIG [options]\n"
@@ -229,10 +230,12 @@ static int fail_unknown(const char *verb, const cli_option *rows, char **argv)
 static int spare_inputs(const char *verb, const cli_option *rows, int argc, char **argv)
 {
     int code = 0;
+    struct stat st; /* of a value: a directory is none, because "." is also a decimal mark */
     for (const cli_option *out = rows; out->name && out->kind != CLI_OPERAND; out++) {
         const char *to = out->kind == CLI_OUT ? *out->value : NULL;
         for (const cli_option *o = rows; to && code == 0 && o->name; o++)
-            if (o->kind == CLI_TEXT)
+            if (o->kind == CLI_TEXT && *o->value && stat(*o->value, &st) == 0 &&
+                S_ISREG(st.st_mode))
                 code = cli_spare(verb, out->name, to, *o->value);
         for (int i = optind; to && code == 0 && i < argc; i++)
             code = cli_spare(verb, out->name, to, argv[i]);

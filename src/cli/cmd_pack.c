@@ -3,6 +3,7 @@
  * the packing. */
 #include "base/clock.h"
 #include "cli/cli.h"
+#include "cli/overwrite.h"
 #include "config/given.h"
 
 #include <stdio.h>
@@ -128,6 +129,9 @@ int cli_pack_verb(int argc, char **argv, const ls_registry *registry)
         return code;
     if (!to)
         return cli_usage("pack", "--to FILE is missing", "");
+    const int spared = cli_spare("pack", "to", to, p.test_folder);
+    if (spared)
+        return spared;
     if (channels == 2)
         return cli_usage("pack", "--channels: expected 1 or 3, found ", "2");
     cli_watch_folder(&view, quiet);

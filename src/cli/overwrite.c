@@ -19,16 +19,19 @@ static bool is_regular(const char *path, struct stat *st)
 
 /* Returns whether an output may replace a file in a directory that is read: the name has the ending
  * of an output, and is not that of a file in which a run keeps what it knows. */
-static bool is_output(const char *path)
+static bool is_output(const char *directory, const char *path)
 {
     static const char *const endings[] = {".csv", ".jsonl", ".json",       ".html",
                                           ".svg", ".onnx",  ".safetensors"};
     static const char *const kept[] = {"/config.json", "/metrics.jsonl", "/notes.jsonl",
                                        "/weights.safetensors"};
+    char records[LS_PATH_BYTES];
+    struct stat st;
+    const bool run = stat(ls_path_join(records, directory, "metrics.jsonl"), &st) == 0;
     bool out = false;
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
         out |= ls_path_ends_with(path, endings[i]);
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+    for (size_t i = 0; i < sizeof kept / sizeof *kept && run; i++)
         out &= !ls_path_ends_with(path, kept[i]);
     return out;
 }
@@ -39,7 +42,7 @@ static bool is_read_in(const char *directory, const char *to)
     char *const above = realpath(directory, NULL), *const file = realpath(to, NULL);
     const size_t length = above ? strlen(above) : 0;
     const bool in = above && file && strncmp(file, above, length) == 0 && file[length] == '/' &&
-                    !is_output(file);
+                    !is_output(above, file);
     free(above);
     free(file);
     return in;

@@ -72,6 +72,7 @@ export model.safetensors --to sub/../model.safetensors
 export run --to run/weights.safetensors
 report run --output run/metrics.jsonl
 pack photos --to photos/dark/1.pgm
+pack sub --test photos --to photos/dark/1.pgm
 sweep train.json --vary epochs=1,2 --json train.json
 sweep train.json --vary epochs=1,2 --json train.csv
 find-lr train.json --json train.json
@@ -86,6 +87,14 @@ for arguments in 'predict run new.csv --to out.csv' 'eval run --wrong out.csv' '
         run $arguments
         expect_code 0
     done
+done
+
+# A value of an option is no path: "." is a decimal mark, and a config in a directory of data is replaced.
+for _ in 1 2; do
+    run init train.csv --decimal . --to config.json
+    expect_code 0
+    run init photos --to photos/config.json
+    expect_code 0
 done
 
 # `init` replaces a config, and keeps it if somebody has changed it.
