@@ -203,11 +203,42 @@ static void put_decision(ls_json_writer *w, const ls_trained_decision *d)
     ls_json_close(w);
 }
 
+/* Returns the name of the positive class, the second of two, or NULL if the model has no two
+ * classes. `number`: memory for a class without a name. */
+static const char *positive_class(const ls_trained *t, const ls_measured *m, char number[16])
+{
+    const char *name = ls_class_name(t, 1);
+    if (m->classes != 2 || t->model->classes != 2)
+        return NULL;
+    snprintf(number, 16, "1");
+    return name ? name : number;
+}
+
+/* Prints which of two classes is the positive one, and that it is the common one, if it is. */
+static void print_positive(const ls_trained *t, const ls_measured *m)
+{
+    char number[16];
+    const char *name = positive_class(t, m, number);
+    if (!name)
+        return;
+    const uint32_t *k = m->confusion;
+    const unsigned long long rows[2] = {(unsigned long long)k[0] + k[1],
+                                        (unsigned long long)k[2] + k[3]};
+    printf("  positive: %s\n", name);
+    if (2 * rows[1] > 3 * rows[0])
+        printf("  warning: most rows (%llu of %llu) are positive, so average_precision, f1 and "
+               "--threshold are about the common class; for the other one, rename the classes so "
+               "that it is the last in the alphabet, and train again\n",
+               rows[1], rows[0] + rows[1]);
+}
+
 /* Prints the evaluation as JSON. `d`: the decisions at a threshold; NULL: none. */
 static void print_evaluation(const ls_trained *t, const ls_trained_evaluation *e,
                              const ls_trained_decision *d)
 {
     ls_json_writer w;
+    char number[16];
+    const char *positive = positive_class(t, &e->measured, number);
     ls_json_writer_init(&w, 0, t->host);
     ls_json_open_object(&w, NULL);
     ls_json_put_string(&w, "weights", t->weights_path);
@@ -216,6 +247,8 @@ static void print_evaluation(const ls_trained *t, const ls_trained_evaluation *e
     ls_json_put_string(&w, "source", e->data->source);
     ls_json_put_bool(&w, "synthetic", e->data->synthetic);
     ls_json_put_uint(&w, "rows", e->data->rows);
+    if (positive)
+        ls_json_put_string(&w, "positive", positive);
     if (e->data->left_out)
         ls_json_put_uint(&w, "rows_left_out", e->data->left_out);
     for (int m = 0; m < LS_METRICS; m++)
@@ -304,6 +337,7 @@ static void print_for_people(const ls_trained *t, const ls_trained_evaluation *e
     for (int m = 0; m < LS_METRICS; m++)
         if (has_none(e, m))
             printf("  %s has no value: %s\n", ls_metric_names[m], why_none(e, m));
+    print_positive(t, &e->measured);
     if (d)
         printf("  positive from %g on: precision %.4f, recall %.4f, f1 %.4f; %.0f of %.0f rows are "
                "predicted positive\n",

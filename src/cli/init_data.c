@@ -235,13 +235,20 @@ static void print_arrays(const ls_inspection *l, const cJSON *data, FILE *stream
 static void print_rare(const ls_inspection *l, const cJSON *config, FILE *stream)
 {
     char number[16];
-    if (l->rare < 0 || cJSON_GetObjectItemCaseSensitive(config, "class_weights"))
+    if (l->rare < 0)
         return;
     snprintf(number, sizeof number, "%d", l->rare);
-    fprintf(stream,
+    if (!cJSON_GetObjectItemCaseSensitive(config, "class_weights"))
+        fprintf(
+            stream,
             "  only %u of %u rows are of class %s; so that its rows count as much as the others: "
             "--set class_weights=balanced\n",
             (unsigned)l->rare_rows, (unsigned)l->rows, l->rare_name ? l->rare_name : number);
+    if (l->rare == 0 && l->classes == 2)
+        fputs(
+            "  the other class, the last in the alphabet, is the positive one of average_precision, "
+            "f1 and --threshold; rename the classes if these are to judge the rare one\n",
+            stream);
 }
 
 /* Says that the classes have too few rows to be learnt. */

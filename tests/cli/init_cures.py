@@ -369,6 +369,10 @@ def configs_that_cannot_train():
     says("an id as the target", 65, ("another class in each of the 60 rows", '"id" is perhaps an id', "--target"), "ids.csv", "--target", "id")
     says("a date as the target", 0, ("20 classes for 60 rows: 3.0 rows of a class", "--target"), "ids.csv", "--target", "day")
     says("a target with enough rows", 0, ("to be learnt",), "ids.csv", "--target", "y", unsaid=("rows of a class",))
+    table("rare.csv", "a,y", lambda i: f"{i % 7},{'ja' if i % 20 == 0 else 'nein'}")
+    says("a rare class that is not positive", 0, ("rows are of class ja", "is the positive one"), "rare.csv")
+    table("rare.csv", "a,y", lambda i: f"{i % 7},{'yes' if i % 20 == 0 else 'no'}")
+    says("a rare class that is positive", 0, ("rows are of class yes",), "rare.csv", unsaid=("is the positive one",))
     pair("own_classes", numbers(), wholes(list(range(ROWS))))
     says("a class for each row of arrays", 65, ("another class in each of the 60 rows",), "own_classes", "--set", "data.labels=classes")
     for head, warns in (("14.23,1.7,1065.0", True), ("14.23,-1.7e3,1065", True), ("0,1,2", False), ("1,2,3", False), ("a,1.7,y", False)):

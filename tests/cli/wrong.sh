@@ -47,6 +47,14 @@ expect_code 64
 
 # A threshold: with two classes the second one, small, is positive.
 run eval run --train --threshold 1 --json
+expect_stdout '"rows":60,"positive":"small",'
+run eval run --train
+expect_stdout '^  positive: small$'
+! grep -q 'warning: most rows' stdout.txt || fail 'half of the rows are positive'
+sed '10,40{/,big$/d}' train.csv >common.csv
+run eval run --data common.csv --threshold 0.5
+expect_stdout '^  warning: most rows (3[0-9] of [45][0-9]) are positive, .* rename the classes'
+run eval run --train --threshold 1 --json
 expect_stdout '"at_threshold":{"threshold":1,"precision":null,"recall":0,"f1":0,"true_positive":0,'
 run eval run --train --threshold 0.000001
 expect_stdout '^  positive from 1e-06 on: precision 0.5000, recall 1.0000, f1 0.6667; 60 of 60 rows'
