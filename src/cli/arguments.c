@@ -8,6 +8,7 @@
 #include "base/host.h"
 #include "cli/folds.h"
 #include "cli/overwrite.h"
+#include "config/keys.h"
 
 #include <getopt.h>
 #include <lockstep/cluster.h>
@@ -214,8 +215,33 @@ static const char *nearest_option(const cli_option *rows, const char *argument)
     return ls_closest(word, names, count);
 }
 
+/* Returns the key of the config that is called as the unknown option `argument` ("--epochs"), or
+ * NULL. Keys of the config itself come first. */
+static const ls_config_key *key_of_option(const cli_option *rows, const char *argument)
+{
+    const ls_config_key *found = NULL;
+    bool sets = false;
+    for (; rows->name && rows->kind != CLI_OPERAND; rows++)
+        sets |= strcmp(rows->name, "set") == 0;
+    if (!sets || strncmp(argument, "--", 2) != 0)
+        return NULL;
+    const size_t length = strcspn(argument + 2, "=");
+    for (const ls_config_key *k = ls_config_keys; k->key; k++)
+        if (strncmp(k->key, argument + 2, length) == 0 && k->key[length] == '\0' &&
+            (!found || !k->object[0]))
+            found = k;
+    return found;
+}
+
 static int fail_unknown(const char *verb, const cli_option *rows, char **argv)
 {
+    const ls_config_key *key = key_of_option(rows, argv[optind - 1]);
+    if (key) {
+        char text[120];
+        snprintf(text, sizeof text, "did you mean --set %.30s%s%.40s=VALUE? unknown option ",
+                 key->object, key->object[0] ? "." : "", key->key);
+        return cli_usage(verb, text, argv[optind - 1]);
+    }
     const char *meant = nearest_option(rows, argv[optind - 1]);
     char problem[80];
     /* argv's text may have several letters: -abc */
@@ -304,6 +330,24 @@ static int check_hosts(const cli_arguments *a)
     return a->advertise && !a->join ? cli_usage(NULL, "--advertise needs --join HOST:PORT", "") : 0;
 }
 
+/* Checks that the config is not the user's data. */
+static int check_config_path(const char *path)
+{
+    static const char *const data[] = {".csv", ".tsv", ".npy", ".npz", ".png", ".jpg", ".jpeg"};
+    char text[2 * LS_PATH_BYTES + 120];
+    struct stat st;
+    bool is_data = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    for (size_t i = 0; i < sizeof data / sizeof *data && !is_data; i++)
+        is_data = ls_path_ends_with(path, data[i]);
+    if (!is_data)
+        return 0;
+    snprintf(text, sizeof text,
+             "%.4000s: expected a config, found data; write one and train: `%s init %.4000s --to "
+             "my.json --train`",
+             path, cli_program(), path);
+    return cli_fail(LS_ECONFIG, text);
+}
+
 int cli_parse(cli_arguments *out, int argc, char **argv)
 {
     const cli_option config = {CLI_OPERAND, "config", .value = &out->config,
@@ -362,5 +406,6 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         return problem;
     if (optind == argc && out->resume && !out->print_config)
         return 0;
-    return read_operand(NULL, &config, argc, argv);
+    problem = read_operand(NULL, &config, argc, argv);
+    return problem ? problem : check_config_path(out->config);
 }

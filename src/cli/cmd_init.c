@@ -378,9 +378,9 @@ static int fail_look(int status, const ls_error *err)
                                                               : NULL;
     char text[LS_ERROR_TEXT + 64];
     if (!option)
-        return cli_fail(status, err->text);
+        return cli_fail_files(status, err->text);
     snprintf(text, sizeof text, "%s (with init: --%s)", err->text, option);
-    return cli_fail(status, text);
+    return cli_fail_files(status, text);
 }
 
 /* Checks that a config is valid with the assignments of --set. */
@@ -496,7 +496,7 @@ static int write_config(const ls_inspection *l, const init_from *from, const cha
         code = cli_write_json("--to", to ? to : "-", &w);
     else
         ls_json_writer_fini(&w);
-    return status ? cli_fail(status, err->text) : code;
+    return status ? cli_fail_files(status, err->text) : code;
 }
 
 static int run(ls_inspection *l, init_from *from, const cli_list *set, const char *to, bool trains,
@@ -510,11 +510,11 @@ static int run(ls_inspection *l, init_from *from, const cli_list *set, const cha
     if (status == LS_OK)
         status = ls_given_data_read(&given, l, set->item, set->count, err);
     if (status)
-        code = cli_fail(status, err->text);
+        code = cli_fail_files(status, err->text);
     else if ((status = ls_inspect(l, err)) != LS_OK)
         code = fail_look(status, err);
     else if ((status = init_from_fit(from, l, set, err)) != LS_OK)
-        code = cli_fail(status, err->text);
+        code = cli_fail_files(status, err->text);
     else
         code = write_config(l, from, to, &f, err);
     if (to && code == 0 && !trains)

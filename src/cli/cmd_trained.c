@@ -81,7 +81,7 @@ int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
         return code;
     int status = ls_run_find(&run, a.run, a.best ? LS_RUN_CHECKPOINT : LS_RUN_WEIGHTS, &host, &err);
     if (status)
-        return cli_fail(status, err.text);
+        return cli_fail_files(status, err.text);
     const ls_trained_options o = {
         .path = run,
         .needs_data = a.needs_data,
@@ -97,7 +97,7 @@ int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
         ls_trained_close(&t);
     }
     ls_free(&host, run);
-    return status ? cli_fail(status, err.text) : code;
+    return status ? cli_fail_files(status, err.text) : code;
 }
 
 /* Checks that the run is the only argument of the command. */
@@ -247,10 +247,10 @@ static void print_evaluation(const ls_trained *t, const ls_trained_evaluation *e
     ls_json_put_string(&w, "source", e->data->source);
     ls_json_put_bool(&w, "synthetic", e->data->synthetic);
     ls_json_put_uint(&w, "rows", e->data->rows);
-    if (positive)
-        ls_json_put_string(&w, "positive", positive);
     if (e->data->left_out)
         ls_json_put_uint(&w, "rows_left_out", e->data->left_out);
+    if (positive)
+        ls_json_put_string(&w, "positive", positive);
     for (int m = 0; m < LS_METRICS; m++)
         if (m <= LS_METRIC_ACCURACY || !isnan(e->measured.value[m]) || has_none(e, m))
             ls_json_put_double(&w, ls_metric_names[m], e->measured.value[m]);
@@ -384,7 +384,7 @@ static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_reg
     if (status == LS_OK && a->keep)
         cli_say("%s: rows are predicted positive from %g on", t->weights_path, threshold);
     ls_trained_evaluation_free(&e, t);
-    return status ? cli_fail(status, err.text) : cli_flush();
+    return status ? cli_fail_files(status, err.text) : cli_flush();
 }
 
 static int check_eval(cli_trained_args *a)
@@ -417,7 +417,7 @@ static int export(const ls_trained *t, const cli_trained_args *a, const ls_regis
     (void)registry;
     const int status = ls_trained_export(&file, t, a->to, &err);
     if (status)
-        return cli_fail(status, err.text);
+        return cli_fail_files(status, err.text);
     printf("%s: %llu bytes, ", a->to, (unsigned long long)file.bytes);
     if (file.opset)
         printf("ONNX IR version %d, opset %d", file.ir_version, file.opset);
