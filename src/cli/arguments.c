@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "cli/folds.h"
+#include "cli/overwrite.h"
+#include "config/keys.h"
 
 #include <getopt.h>
 #include <lockstep/cluster.h>
@@ -15,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char main_help[] =
     "usage: {} CONFIG [options]\n"
@@ -183,6 +186,7 @@ static int take(const char *verb, const cli_option *o, const char *value)
     case CLI_LAST: *o->flag = true; break;
     case CLI_HELP: return cli_put_help(o->text) ? EXIT_IO : CLI_HELPED;
     case CLI_TEXT:
+    case CLI_OUT:
     case CLI_OPERAND: *o->value = value; break;
     case CLI_LIST:
     case CLI_KEY: return take_item(verb, o, value);
@@ -211,8 +215,33 @@ static const char *nearest_option(const cli_option *rows, const char *argument)
     return ls_closest(word, names, count);
 }
 
+/* Returns the key of the config that is called as the unknown option `argument` ("--epochs"), or
+ * NULL. Keys of the config itself come first. */
+static const ls_config_key *key_of_option(const cli_option *rows, const char *argument)
+{
+    const ls_config_key *found = NULL;
+    bool sets = false;
+    for (; rows->name && rows->kind != CLI_OPERAND; rows++)
+        sets |= strcmp(rows->name, "set") == 0;
+    if (!sets || strncmp(argument, "--", 2) != 0)
+        return NULL;
+    const size_t length = strcspn(argument + 2, "=");
+    for (const ls_config_key *k = ls_config_keys; k->key; k++)
+        if (strncmp(k->key, argument + 2, length) == 0 && k->key[length] == '\0' &&
+            (!found || !k->object[0]))
+            found = k;
+    return found;
+}
+
 static int fail_unknown(const char *verb, const cli_option *rows, char **argv)
 {
+    const ls_config_key *key = key_of_option(rows, argv[optind - 1]);
+    if (key) {
+        char text[120];
+        snprintf(text, sizeof text, "did you mean --set %.30s%s%.40s=VALUE? unknown option ",
+                 key->object, key->object[0] ? "." : "", key->key);
+        return cli_usage(verb, text, argv[optind - 1]);
+    }
     const char *meant = nearest_option(rows, argv[optind - 1]);
     char problem[80];
     /* argv's text may have several letters: -abc */
@@ -221,6 +250,23 @@ static int fail_unknown(const char *verb, const cli_option *rows, char **argv)
              meant ? meant : "", meant ? "? " : "");
     return cli_usage(verb, problem,
                      optopt > ' ' && optopt < FIRST_LONG ? letter : argv[optind - 1]);
+}
+
+/* Checks that no output is a file that another argument names. */
+static int spare_inputs(const char *verb, const cli_option *rows, int argc, char **argv)
+{
+    int code = 0;
+    struct stat st; /* of a value: a directory is none, because "." is also a decimal mark */
+    for (const cli_option *out = rows; out->name && out->kind != CLI_OPERAND; out++) {
+        const char *to = out->kind == CLI_OUT ? *out->value : NULL;
+        for (const cli_option *o = rows; to && code == 0 && o->name; o++)
+            if (o->kind == CLI_TEXT && *o->value && stat(*o->value, &st) == 0 &&
+                S_ISREG(st.st_mode))
+                code = cli_spare(verb, out->name, to, *o->value);
+        for (int i = optind; to && code == 0 && i < argc; i++)
+            code = cli_spare(verb, out->name, to, argv[i]);
+    }
+    return code;
 }
 
 static int read_operand(const char *verb, const cli_option *o, int argc, char **argv)
@@ -262,7 +308,8 @@ int cli_read_options(const char *verb, const cli_option *rows, int argc, char **
         if (problem || o->kind == CLI_LAST)
             return problem;
     }
-    return rows[count].name ? read_operand(verb, &rows[count], argc, argv) : 0;
+    problem = rows[count].name ? read_operand(verb, &rows[count], argc, argv) : 0;
+    return problem ? problem : spare_inputs(verb, rows, argc, argv);
 }
 
 /* ---- options of training --------------------------------------------------------------------- */
@@ -283,6 +330,24 @@ static int check_hosts(const cli_arguments *a)
     return a->advertise && !a->join ? cli_usage(NULL, "--advertise needs --join HOST:PORT", "") : 0;
 }
 
+/* Checks that the config is not the user's data. */
+static int check_config_path(const char *path)
+{
+    static const char *const data[] = {".csv", ".tsv", ".npy", ".npz", ".png", ".jpg", ".jpeg"};
+    char text[2 * LS_PATH_BYTES + 120];
+    struct stat st;
+    bool is_data = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    for (size_t i = 0; i < sizeof data / sizeof *data && !is_data; i++)
+        is_data = ls_path_ends_with(path, data[i]);
+    if (!is_data)
+        return 0;
+    snprintf(text, sizeof text,
+             "%.4000s: expected a config, found data; write one and train: `%s init %.4000s --to "
+             "my.json --train`",
+             path, cli_program(), path);
+    return cli_fail(LS_ECONFIG, text);
+}
+
 int cli_parse(cli_arguments *out, int argc, char **argv)
 {
     const cli_option config = {CLI_OPERAND, "config", .value = &out->config,
@@ -291,13 +356,13 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         {CLI_LIST, "set", .list = &out->set, .most = CLI_SET_MAX},
         {CLI_KEY, "devices", .list = &out->set, .key = "devices", .buffer = out->devices,
          .size = sizeof out->devices},
-        {CLI_TEXT, "metrics", .value = &out->metrics},
+        {CLI_OUT, "metrics", .value = &out->metrics},
         {CLI_TEXT, "resume", .value = &out->resume},
         {CLI_WHOLE, "at", .whole = &out->resume_at, .least = 1, .greatest = 2e9},
         {CLI_LIST, "inject", .list = &out->inject, .most = 16},
-        {CLI_TEXT, "trace", .value = &out->trace},
+        {CLI_OUT, "trace", .value = &out->trace},
         {CLI_WHOLE, "folds", .whole = &out->folds, .least = 2, .greatest = CLI_FOLDS_MOST},
-        {CLI_TEXT, "wrong", .value = &out->wrong},
+        {CLI_OUT, "wrong", .value = &out->wrong},
         {CLI_FLAG, "trace-ops", .flag = &out->trace_ops},
         {CLI_TEXT, "serve", .value = &out->serve},
         {CLI_FLAG, "serve-after", .flag = &out->serve_after},
@@ -341,5 +406,6 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         return problem;
     if (optind == argc && out->resume && !out->print_config)
         return 0;
-    return read_operand(NULL, &config, argc, argv);
+    problem = read_operand(NULL, &config, argc, argv);
+    return problem ? problem : check_config_path(out->config);
 }

@@ -9,6 +9,7 @@
 #include "cli/curve.h"
 #include "cli/folds.h"
 #include "cli/notes.h"
+#include "cli/overwrite.h"
 #include "cli/samples.h"
 #include "cli/serve.h"
 #include "cli/verbs.h"
@@ -245,6 +246,10 @@ static int run_action(const cli_arguments *a, const ls_registry *registry)
     o.cluster = &cluster;
     if (a->print_config)
         return print_config(&o);
+    int code = cli_spare_config(NULL, "metrics", a->metrics, &o);
+    code = code ? code : cli_spare_config(NULL, "trace", a->trace, &o);
+    if (code)
+        return code;
     choose_transport();
     cli_rendezvous meeting;
     int status = cli_set_rendezvous(&meeting, &cluster, a, &host, &err);
@@ -256,7 +261,7 @@ static int run_action(const cli_arguments *a, const ls_registry *registry)
     const cli_server_options served = {a->serve, a->serve_host.item, a->serve_host.count, a->quiet};
     if (a->serve && (status = cli_server_start(&s.server, &served, &host, &err)) != LS_OK)
         return cli_fail(status, err.text);
-    int code = train(&s, &o, a);
+    code = train(&s, &o, a);
     if (s.server && s.begun && a->serve_after && !cli_interrupted())
         stay(&s, registry);
     cli_server_stop(s.server);

@@ -37,6 +37,9 @@ typedef enum cli_kind {
     CLI_LAST, /* like CLI_FLAG, but no argument after it is read */
     CLI_HELP, /* no value: prints `text` and ends the program */
     CLI_TEXT, /* stored in *value */
+    /* like CLI_TEXT: a file that is written. It must not be one that another argument names
+     * (overwrite.h). */
+    CLI_OUT,
     CLI_LIST, /* appended to *list; the option may be given at most `most` times */
     /* appended to *list as an assignment KEY="VALUE" to the config's key `key`; the text of the
      * assignment is written to `buffer` */

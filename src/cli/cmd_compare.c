@@ -212,7 +212,7 @@ int cli_compare(int argc, char **argv, const ls_registry *registry)
     named n = {0};
     const char *to = "compare.html";
     bool no_page = false;
-    const cli_option options[] = {{CLI_TEXT, "to", .value = &to},
+    const cli_option options[] = {{CLI_OUT, "to", .value = &to},
                                   {CLI_FLAG, "no-page", .flag = &no_page},
                                   {CLI_HELP, "help", 'h', .text = help},
                                   {0}};

@@ -3,6 +3,7 @@
  * as a picture. */
 #include "base/error.h"
 #include "cli/cli.h"
+#include "cli/overwrite.h"
 #include "page/page.h"
 #include "train/range_test.h"
 #include "json/writer.h"
@@ -72,8 +73,8 @@ static int parse(arguments *a, int argc, char **argv)
         {CLI_NUMBER, "from", .number = &a->from, .least = 1e-12, .greatest = RATE_MOST},
         {CLI_NUMBER, "to", .number = &a->to, .least = 1e-12, .greatest = RATE_MOST},
         {CLI_WHOLE, "steps", .whole = &a->steps, .least = STEPS_LEAST, .greatest = STEPS_MOST},
-        {CLI_TEXT, "svg", .value = &a->svg},
-        {CLI_TEXT, "json", .value = &a->json},
+        {CLI_OUT, "svg", .value = &a->svg},
+        {CLI_OUT, "json", .value = &a->json},
         {CLI_LIST, "set", .list = &a->set, .most = CLI_SET_MAX},
         {CLI_FLAG, "quiet", .flag = &a->quiet},
         {CLI_KEY, "devices", .list = &a->set, .key = "devices", .buffer = a->devices,
@@ -413,6 +414,12 @@ int cli_find_lr(int argc, char **argv, const ls_registry *registry)
     arguments a;
     ls_error err;
     int code = parse(&a, argc, argv);
+    if (code)
+        return code;
+    cli_directories places;
+    const ls_trainer_options o = cli_options(&places, a.config, &a.set, registry, true, NULL);
+    code = cli_spare_config("find-lr", "svg", a.svg, &o);
+    code = code ? code : cli_spare_config("find-lr", "json", a.json, &o);
     if (code)
         return code;
     search r = {

@@ -2,22 +2,39 @@
 /* trainer init PATH: inspects the user's data, describes them, and writes a config that trains on
  * them. */
 #include "base/error.h"
+#include "base/host.h"
+#include "base/plain_file.h"
 #include "cli/cli.h"
 #include "cli/init_data.h"
 #include "cli/init_from.h"
 #include "config/given.h"
 #include "data/inspect.h"
+#include "store/durable.h"
 #include "json/json.h"
 #include "json/writer.h"
 
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* The value of data.clip that init writes for tables: standardised numbers are limited to this many
  * standard deviations. A value further from the mean is nearly always a typing error. The limit is
  * needed because such a value by itself decides the prediction of its row, and changes all weights
  * in training. */
 enum { CLIP = 10 };
+
+/* Limits of the keys whose values init computes. */
+enum { MOST_CROP = 64 };
+#define LARGEST 1e6
+#define SMALLEST_STD 2e-6 /* above 1e-6 also as a float */
+
+enum { MOST_CONFIG = 1 << 22 }; /* size in bytes from which on a file is taken for no config */
+
+/* A config that is to be replaced, with a '\0' after it. */
+typedef struct former {
+    char *text; /* NULL: there is none */
+    size_t length;
+} former;
 
 static const char help[] =
     "usage: {} init PATH [options]\n"
@@ -42,7 +59,8 @@ static const char help[] =
     "                   .safetensors file of a run. Its last layer is replaced by one for the\n"
     "                   classes of the data, and trained alone in the first epochs\n"
     "  --to FILE        writes the config to FILE and the description of the data to stdout;\n"
-    "                   without --to, the config goes to stdout and the description to stderr\n"
+    "                   without --to, the config goes to stdout and the description to stderr.\n"
+    "                   An earlier config is replaced, and kept as FILE.old if it differs\n"
     "  --train          trains with the config at once, as `{} FILE` does; needs --to\n"
     "  --help           this text\n";
 
@@ -251,8 +269,8 @@ static void put_data(ls_json_writer *w, const ls_inspection *l)
         ls_json_put_int(w, "channels", l->channels);
     }
     if (l->kind->form != LS_DATA_TABLE && !l->each && !l->pictures) {
-        ls_json_put_float(w, "mean", (float)l->mean);
-        ls_json_put_float(w, "std", (float)l->deviation);
+        ls_json_put_float(w, "mean", (float)fmin(fmax(l->mean, -LARGEST), LARGEST));
+        ls_json_put_float(w, "std", (float)fmin(fmax(l->deviation, SMALLEST_STD), LARGEST));
     }
     if (l->validation > 0)
         ls_json_put_double(w, "validation", l->validation);
@@ -307,7 +325,8 @@ static void put_name(ls_json_writer *w, const char *path)
 static void put_augmentation(ls_json_writer *w, const ls_inspection *l)
 {
     const bool folder = l->kind->form == LS_DATA_FOLDER;
-    const int side = l->height < l->width ? l->height : l->width, crop = folder ? side / 16 : 4;
+    const int side = l->height < l->width ? l->height : l->width;
+    const int crop = !folder ? 4 : side / 16 < MOST_CROP ? side / 16 : MOST_CROP;
     const bool colours = folder ? !l->grey : l->known && l->channels == 3;
     if (!colours && !(folder && crop > 0 && l->rows < FEW_PICTURES))
         return;
@@ -359,9 +378,9 @@ static int fail_look(int status, const ls_error *err)
                                                               : NULL;
     char text[LS_ERROR_TEXT + 64];
     if (!option)
-        return cli_fail(status, err->text);
+        return cli_fail_files(status, err->text);
     snprintf(text, sizeof text, "%s (with init: --%s)", err->text, option);
-    return cli_fail(status, text);
+    return cli_fail_files(status, text);
 }
 
 /* Checks that a config is valid with the assignments of --set. */
@@ -385,7 +404,7 @@ static int apply_set(ls_json **doc, ls_json_writer *w, const cli_list *set, cons
 {
     size_t length;
     const char *text = ls_json_writer_text(w, &length, err);
-    int status = !text ? LS_ENOMEM : set->count ? check_config(text, set, host, err) : LS_OK;
+    int status = text ? check_config(text, set, host, err) : LS_ENOMEM;
     if (status == LS_OK)
         status = ls_json_parse(doc, "the config", text, length, host, err);
     for (int i = 0; i < set->count && status == LS_OK; i++)
@@ -407,9 +426,56 @@ static void print_how_to_train(const char *config)
     ls_buffer_fini(&command);
 }
 
+/* Returns whether a text is a config, by its keys. */
+static bool is_config(const char *text, size_t length, const ls_host *host)
+{
+    ls_json *doc = NULL;
+    const int status = ls_json_parse(&doc, "", text, length, host, NULL);
+    const cJSON *root = status ? NULL : ls_json_root(doc);
+    const bool config = cJSON_GetObjectItemCaseSensitive(root, "data") ||
+                        cJSON_GetObjectItemCaseSensitive(root, "model");
+    ls_json_destroy(doc);
+    return config;
+}
+
+/* Reads the config that is to be replaced, if there is a file at `to`: *former, which the caller
+ * frees. Refuses to replace another file, for example the user's data. Errors: LS_EINVAL, those of
+ * reading. */
+static int find_former(former *f, const char *to, const ls_host *host, ls_error *err)
+{
+    struct stat st;
+    void *text = NULL;
+    *f = (former){NULL, 0};
+    if (!to || stat(to, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0)
+        return LS_OK;
+    int status =
+        ls_read_plain_file(&text, &f->length, to, "a config", LS_EINVAL, MOST_CONFIG, host, err);
+    f->text = text;
+    if (status == LS_OK && is_config(text, f->length, host))
+        return LS_OK;
+    return ls_fail(err, LS_EINVAL,
+                   "--to %.300s: that file exists and is no config, so it is not replaced; name "
+                   "another file, such as my.json",
+                   to);
+}
+
+/* Keeps the config that `text` is about to replace as TO.old, if the two differ. */
+static int keep_former(const former *f, const char *to, const char *text, ls_error *err)
+{
+    char old[LS_PATH_BYTES + 8];
+    const size_t length = strlen(text);
+    if (f->length == 0 || (f->length == length + 1 && memcmp(f->text, text, length) == 0))
+        return LS_OK;
+    snprintf(old, sizeof old, "%.*s.old", LS_PATH_BYTES - 1, to);
+    const int status = ls_write_file(old, f->text, f->length, NULL, err);
+    if (status == LS_OK)
+        cli_say("replaces %s; the config that it was is kept in %s", to, old);
+    return status;
+}
+
 /* Writes the config for the data that was found, and prints what the data is. */
 static int write_config(const ls_inspection *l, const init_from *from, const char *to,
-                        ls_error *err)
+                        const former *f, ls_error *err)
 {
     ls_json_writer w;
     ls_json *doc = NULL;
@@ -423,33 +489,40 @@ static int write_config(const ls_inspection *l, const init_from *from, const cha
     if (status == LS_OK && from->path)
         init_from_print(from, ls_json_root(doc), l->classes ? l->classes : l->targets, stream);
     ls_json_destroy(doc);
+    const char *text = status == LS_OK ? ls_json_writer_text(&w, NULL, err) : NULL;
+    if (text)
+        status = keep_former(f, to, text, err);
     if (status == LS_OK)
         code = cli_write_json("--to", to ? to : "-", &w);
     else
         ls_json_writer_fini(&w);
-    return status ? cli_fail(status, err->text) : code;
+    return status ? cli_fail_files(status, err->text) : code;
 }
 
 static int run(ls_inspection *l, init_from *from, const cli_list *set, const char *to, bool trains,
                ls_error *err)
 {
+    former f;
     ls_given_data *given = NULL;
-    int code = 0, status = init_from_begin(from, to, set, l->host, err);
+    int code = 0, status = find_former(&f, to, l->host, err);
+    if (status == LS_OK)
+        status = init_from_begin(from, to, set, l->host, err);
     if (status == LS_OK)
         status = ls_given_data_read(&given, l, set->item, set->count, err);
     if (status)
-        code = cli_fail(status, err->text);
+        code = cli_fail_files(status, err->text);
     else if ((status = ls_inspect(l, err)) != LS_OK)
         code = fail_look(status, err);
     else if ((status = init_from_fit(from, l, set, err)) != LS_OK)
-        code = cli_fail(status, err->text);
+        code = cli_fail_files(status, err->text);
     else
-        code = write_config(l, from, to, err);
+        code = write_config(l, from, to, &f, err);
     if (to && code == 0 && !trains)
         print_how_to_train(to);
     ls_inspect_end(l);
     ls_given_data_free(given);
     init_from_end(from);
+    ls_free(l->host, f.text);
     return code ? code : cli_flush();
 }
 
@@ -469,7 +542,7 @@ int cli_init(int argc, char **argv, const ls_registry *registry)
                                   {CLI_TEXT, "encoding", .value = &look.encoding},
                                   {CLI_LIST, "set", .list = &set, .most = CLI_SET_MAX},
                                   {CLI_TEXT, "from", .value = &from.path},
-                                  {CLI_TEXT, "to", .value = &to},
+                                  {CLI_OUT, "to", .value = &to},
                                   {CLI_FLAG, "train", .flag = &trains},
                                   {CLI_HELP, "help", 'h', .text = help},
                                   {CLI_OPERAND, "path", .value = &look.path,

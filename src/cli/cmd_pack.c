@@ -3,6 +3,7 @@
  * the packing. */
 #include "base/clock.h"
 #include "cli/cli.h"
+#include "cli/overwrite.h"
 #include "config/given.h"
 
 #include <stdio.h>
@@ -112,7 +113,7 @@ int cli_pack_verb(int argc, char **argv, const ls_registry *registry)
     ls_error err;
     (void)registry;
     const cli_option options[] = {
-        {CLI_TEXT, "to", .value = &to},
+        {CLI_OUT, "to", .value = &to},
         {CLI_TEXT, "test", .value = &p.test_folder},
         {CLI_WHOLE, "size", .whole = &size, .least = 1, .greatest = 4096},
         {CLI_WHOLE, "channels", .whole = &channels, .least = 1, .greatest = 3},
@@ -128,6 +129,9 @@ int cli_pack_verb(int argc, char **argv, const ls_registry *registry)
         return code;
     if (!to)
         return cli_usage("pack", "--to FILE is missing", "");
+    const int spared = cli_spare("pack", "to", to, p.test_folder);
+    if (spared)
+        return spared;
     if (channels == 2)
         return cli_usage("pack", "--channels: expected 1 or 3, found ", "2");
     cli_watch_folder(&view, quiet);

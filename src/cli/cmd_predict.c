@@ -453,7 +453,7 @@ static int run(const ls_trained *t, const cli_trained_args *a, const ls_registry
     int status = a->rows ? read_rows(&in, a, &err) : read_inputs(&in, a, &err);
     if (status == LS_OK)
         status = predict(&in, a, registry, &err);
-    const int code = status ? cli_fail(status, err.text) : end_with_broken(&in);
+    const int code = status ? cli_fail_files(status, err.text) : end_with_broken(&in);
     ls_trained_rows_close(&in);
     return code;
 }

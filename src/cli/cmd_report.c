@@ -52,7 +52,7 @@ int cli_report(int argc, char **argv, const ls_registry *registry)
     const char *run = NULL, *out = NULL;
     int samples = CLI_SAMPLES;
     const cli_option options[] = {
-        {CLI_TEXT, "output", 'o', .value = &out},
+        {CLI_OUT, "output", 'o', .value = &out},
         {CLI_WHOLE, "samples", .whole = &samples, .least = 0, .greatest = CLI_SAMPLES_MOST},
         {CLI_HELP, "help", 'h', .text = help},
         {CLI_OPERAND, "run", .value = &run, .text = "which run?", .example = "runs/<time>-<name>"},

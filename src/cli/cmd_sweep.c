@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* trainer sweep CONFIG --vary KEY=VALUE,VALUE…: trains a config with all combinations of values. */
 #include "cli/cli.h"
+#include "cli/overwrite.h"
 #include "cli/sweep.h"
 
 #include <math.h>
@@ -49,7 +50,7 @@ static int parse(sweep_arguments *a, int argc, char **argv)
 {
     const cli_option options[] = {{CLI_LIST, "vary", .list = &a->vary, .most = CLI_SWEEP_KEYS},
                                   {CLI_LIST, "set", .list = &a->set, .most = CLI_SET_MAX},
-                                  {CLI_TEXT, "json", .value = &a->json},
+                                  {CLI_OUT, "json", .value = &a->json},
                                   {CLI_TEXT, "keep", .value = &a->keep},
                                   {CLI_FLAG, "quiet", .flag = &a->quiet},
                                   {CLI_HELP, "help", 'h', .text = help},
@@ -272,6 +273,11 @@ int cli_sweep_verb(int argc, char **argv, const ls_registry *registry)
     session s = {.a = &a, .registry = registry};
     ls_error err;
     int code = parse(&a, argc, argv);
+    if (code)
+        return code;
+    cli_directories places;
+    const ls_trainer_options o = cli_options(&places, a.config, &a.set, registry, true, NULL);
+    code = cli_spare_config("sweep", "json", a.json, &o);
     if (code)
         return code;
     s.host = (ls_host){.size = sizeof s.host, .log = cli_view_log, .user = &s.view};

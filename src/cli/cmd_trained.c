@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The common part of the verbs that use a trained model (eval, export, predict), and the verbs eval
  * and export. */
+#include "cli/overwrite.h"
 #include "cli/verbs.h"
 
 #include "base/host.h"
@@ -27,8 +28,8 @@ static int parse(cli_trained_args *a, const cli_trained_verb *verb, int argc, ch
         {'t', {CLI_FLAG, "train", .flag = &a->train}},
         {0, {CLI_FLAG, "best", .flag = &a->best}},
         {'r', {CLI_TEXT, "rows", .value = &a->rows}},
-        {'o', {CLI_TEXT, "to", .value = &a->to}},
-        {'w', {CLI_TEXT, "wrong", .value = &a->wrong}},
+        {'o', {CLI_OUT, "to", .value = &a->to}},
+        {'w', {CLI_OUT, "wrong", .value = &a->wrong}},
         {'h', {CLI_NUMBER, "threshold", .number = &a->threshold, .least = 1e-9, .greatest = 1}},
         {'h', {CLI_FLAG, "keep", .flag = &a->keep}},
         {'k', {CLI_FLAG, "skip-broken", .flag = &a->skip_broken}},
@@ -52,6 +53,18 @@ static int parse(cli_trained_args *a, const cli_trained_verb *verb, int argc, ch
     return verb->check(a);
 }
 
+/* Checks that no output is a file of the model or of its data. */
+static int spare_trained(const cli_trained_args *a, const ls_trained *t)
+{
+    const char *const out[2] = {a->to, a->wrong}, *const name[2] = {"to", "wrong"};
+    const char *const in[] = {t->weights_path, t->config.data_path, t->config.data_keys.test_path};
+    int code = 0;
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < sizeof in / sizeof *in && code == 0; i++)
+            code = cli_spare(a->verb, name[k], out[k], in[i]);
+    return code;
+}
+
 int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
                     const ls_registry *registry)
 {
@@ -68,7 +81,7 @@ int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
         return code;
     int status = ls_run_find(&run, a.run, a.best ? LS_RUN_CHECKPOINT : LS_RUN_WEIGHTS, &host, &err);
     if (status)
-        return cli_fail(status, err.text);
+        return cli_fail_files(status, err.text);
     const ls_trained_options o = {
         .path = run,
         .needs_data = a.needs_data,
@@ -79,11 +92,12 @@ int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
     };
     status = ls_trained_open(&t, &o, &err);
     if (status == LS_OK) {
-        code = verb->run(&t, &a, registry);
+        code = spare_trained(&a, &t);
+        code = code ? code : verb->run(&t, &a, registry);
         ls_trained_close(&t);
     }
     ls_free(&host, run);
-    return status ? cli_fail(status, err.text) : code;
+    return status ? cli_fail_files(status, err.text) : code;
 }
 
 /* Checks that the run is the only argument of the command. */
@@ -189,11 +203,42 @@ static void put_decision(ls_json_writer *w, const ls_trained_decision *d)
     ls_json_close(w);
 }
 
+/* Returns the name of the positive class, the second of two, or NULL if the model has no two
+ * classes. `number`: memory for a class without a name. */
+static const char *positive_class(const ls_trained *t, const ls_measured *m, char number[16])
+{
+    const char *name = ls_class_name(t, 1);
+    if (m->classes != 2 || t->model->classes != 2)
+        return NULL;
+    snprintf(number, 16, "1");
+    return name ? name : number;
+}
+
+/* Prints which of two classes is the positive one, and that it is the common one, if it is. */
+static void print_positive(const ls_trained *t, const ls_measured *m)
+{
+    char number[16];
+    const char *name = positive_class(t, m, number);
+    if (!name)
+        return;
+    const uint32_t *k = m->confusion;
+    const unsigned long long rows[2] = {(unsigned long long)k[0] + k[1],
+                                        (unsigned long long)k[2] + k[3]};
+    printf("  positive: %s\n", name);
+    if (2 * rows[1] > 3 * rows[0])
+        printf("  warning: most rows (%llu of %llu) are positive, so average_precision, f1 and "
+               "--threshold are about the common class; for the other one, rename the classes so "
+               "that it is the last in the alphabet, and train again\n",
+               rows[1], rows[0] + rows[1]);
+}
+
 /* Prints the evaluation as JSON. `d`: the decisions at a threshold; NULL: none. */
 static void print_evaluation(const ls_trained *t, const ls_trained_evaluation *e,
                              const ls_trained_decision *d)
 {
     ls_json_writer w;
+    char number[16];
+    const char *positive = positive_class(t, &e->measured, number);
     ls_json_writer_init(&w, 0, t->host);
     ls_json_open_object(&w, NULL);
     ls_json_put_string(&w, "weights", t->weights_path);
@@ -204,6 +249,8 @@ static void print_evaluation(const ls_trained *t, const ls_trained_evaluation *e
     ls_json_put_uint(&w, "rows", e->data->rows);
     if (e->data->left_out)
         ls_json_put_uint(&w, "rows_left_out", e->data->left_out);
+    if (positive)
+        ls_json_put_string(&w, "positive", positive);
     for (int m = 0; m < LS_METRICS; m++)
         if (m <= LS_METRIC_ACCURACY || !isnan(e->measured.value[m]) || has_none(e, m))
             ls_json_put_double(&w, ls_metric_names[m], e->measured.value[m]);
@@ -290,6 +337,7 @@ static void print_for_people(const ls_trained *t, const ls_trained_evaluation *e
     for (int m = 0; m < LS_METRICS; m++)
         if (has_none(e, m))
             printf("  %s has no value: %s\n", ls_metric_names[m], why_none(e, m));
+    print_positive(t, &e->measured);
     if (d)
         printf("  positive from %g on: precision %.4f, recall %.4f, f1 %.4f; %.0f of %.0f rows are "
                "predicted positive\n",
@@ -336,7 +384,7 @@ static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_reg
     if (status == LS_OK && a->keep)
         cli_say("%s: rows are predicted positive from %g on", t->weights_path, threshold);
     ls_trained_evaluation_free(&e, t);
-    return status ? cli_fail(status, err.text) : cli_flush();
+    return status ? cli_fail_files(status, err.text) : cli_flush();
 }
 
 static int check_eval(cli_trained_args *a)
@@ -369,7 +417,7 @@ static int export(const ls_trained *t, const cli_trained_args *a, const ls_regis
     (void)registry;
     const int status = ls_trained_export(&file, t, a->to, &err);
     if (status)
-        return cli_fail(status, err.text);
+        return cli_fail_files(status, err.text);
     printf("%s: %llu bytes, ", a->to, (unsigned long long)file.bytes);
     if (file.opset)
         printf("ONNX IR version %d, opset %d", file.ir_version, file.opset);

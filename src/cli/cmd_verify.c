@@ -58,7 +58,7 @@ static int parse(arguments *a, int argc, char **argv)
         {CLI_KEY, "devices", .list = &a->set, .key = "devices", .buffer = a->devices,
          .size = sizeof a->devices},
         {CLI_TEXT, "weights", .value = &a->weights},
-        {CLI_TEXT, "to", .value = &a->to},
+        {CLI_OUT, "to", .value = &a->to},
         {CLI_FLAG, "quiet", .flag = &a->quiet},
         {CLI_HELP, "help", 'h', .text = help},
         {CLI_OPERAND, "run", .value = &a->run, .text = "which run?", .example = "runs/NAME"},

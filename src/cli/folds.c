@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plural.h"
+#include "cli/overwrite.h"
 #include "model/evaluate.h"
 #include "model/wrong.h"
 
@@ -197,8 +198,13 @@ int cli_folds(const cli_arguments *a, const ls_registry *registry)
     snprintf(s.dir, sizeof s.dir, "%.*s.folds", (int)length, a->wrong);
     if (stat(s.dir, &st) == 0)
         return cli_usage(NULL, "--wrong: remove the runs of an earlier call first: ", s.dir);
+    cli_directories places;
+    const ls_trainer_options o = cli_options(&places, a->config, &a->set, registry, true, NULL);
+    int code = cli_spare_config(NULL, "wrong", a->wrong, &o);
+    if (code)
+        return code;
     cli_catch_signals();
-    const int code = train_all(&s);
+    code = train_all(&s);
     ls_wrong_free(&s.wrong);
     return code;
 }

@@ -235,13 +235,37 @@ static void print_arrays(const ls_inspection *l, const cJSON *data, FILE *stream
 static void print_rare(const ls_inspection *l, const cJSON *config, FILE *stream)
 {
     char number[16];
-    if (l->rare < 0 || cJSON_GetObjectItemCaseSensitive(config, "class_weights"))
+    if (l->rare < 0)
         return;
     snprintf(number, sizeof number, "%d", l->rare);
-    fprintf(stream,
+    if (!cJSON_GetObjectItemCaseSensitive(config, "class_weights"))
+        fprintf(
+            stream,
             "  only %u of %u rows are of class %s; so that its rows count as much as the others: "
             "--set class_weights=balanced\n",
             (unsigned)l->rare_rows, (unsigned)l->rows, l->rare_name ? l->rare_name : number);
+    if (l->rare == 0 && l->classes == 2)
+        fputs(
+            "  the other class, the last in the alphabet, is the positive one of average_precision, "
+            "f1 and --threshold; rename the classes if these are to judge the rare one\n",
+            stream);
+}
+
+/* Says that the classes have too few rows to be learnt. */
+static void print_few(const ls_inspection *l, FILE *stream)
+{
+    enum { FEW = 5 }; /* rows of a class, of which one is held out */
+    if (l->classes == 0 || l->kind->form == LS_DATA_FOLDER || l->rows >= FEW * (uint32_t)l->classes)
+        return;
+    fprintf(stream, "  %d classes for %u rows: %.1f rows of a class are too few to learn it",
+            l->classes, (unsigned)l->rows, (double)l->rows / l->classes);
+    if (l->kind->form == LS_DATA_TABLE)
+        fprintf(
+            stream,
+            "; if %.60s is an id or a date, name another column (--target); if it is an amount, "
+            "--set data.labels=values",
+            l->target);
+    fputc('\n', stream);
 }
 
 void init_data_print(const ls_inspection *l, const cJSON *config, bool trained, FILE *stream)
@@ -255,6 +279,7 @@ void init_data_print(const ls_inspection *l, const cJSON *config, bool trained, 
     else
         print_arrays(l, data, stream);
     print_rare(l, config, stream);
+    print_few(l, stream);
     if (l->test_rows)
         fprintf(stream, "  %u test %s\n", (unsigned)l->test_rows,
                 ls_plural(l->test_rows, "row", "rows"));

@@ -55,6 +55,12 @@ int cli_fail(int status, const char *text)
     return cli_exit_code(status);
 }
 
+int cli_fail_files(int status, const char *text)
+{
+    const int code = cli_fail(status, text);
+    return status == LS_EUNSUPPORTED ? EXIT_DATA : code;
+}
+
 int cli_flush(void)
 {
     return cli_put_text("");

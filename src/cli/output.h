@@ -30,6 +30,9 @@ int cli_exit_code(int status);
 /* Prints "NAME: TEXT", with the name of the program, on stderr and returns the exit code for
  * `status`. */
 int cli_fail(int status, const char *text);
+/* Does the same for a command that reads a model or data of the user: what the library cannot do
+ * with them (LS_EUNSUPPORTED) is a fault of these files, EXIT_DATA, and not of a device. */
+int cli_fail_files(int status, const char *text);
 /* Flushes stdout, because a failed write, for example to a full disk, can be reported only by the
  * flush. Returns 0, or EXIT_IO after a message. It is no error if stdout is a pipe whose reader has
  * closed it. */

@@ -117,12 +117,32 @@ static const cJSON **list_of(ls_config *c, const ls_config_key *row)
     return strcmp(row->key, "mean") == 0 ? &c->data_keys.mean : &c->data_keys.std;
 }
 
+/* Fails if a text with commas stands where a key takes a list, as after --set without brackets. */
+static void check_brackets(ls_fields *f, const ls_config_key *row, const cJSON *node)
+{
+    char list[200];
+    size_t used = 0;
+    const char *at = cJSON_GetStringValue(node);
+    if (!at || !strchr(at, ','))
+        return;
+    while (*at && used < sizeof list - 50) {
+        const int length = (int)strcspn(at, ","), shown = length < 40 ? length : 40;
+        const bool number = length > 0 && (int)strspn(at, "+-.0123456789eE") >= length;
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s%.*s%s", used ? "," : "",
+                                 number ? "" : "\"", shown, at, number ? "" : "\"");
+        at += length + (at[length] == ',');
+    }
+    ls_fields_fail(f, node, "%s: a list has brackets: --set '%s%s%s=[%s]'", row->key, row->object,
+                   row->object[0] ? "." : "", row->key, list);
+}
+
 /* Fails unless `node` is a number, or an array of numbers, in the range of the key. `unit` ends the
  * message. */
 static void check_numbers(ls_fields *f, const ls_config_key *row, const cJSON *node,
                           const char *unit)
 {
     const cJSON *item = cJSON_IsArray(node) ? node->child : node;
+    check_brackets(f, row, node);
     if (cJSON_IsArray(node) && !item)
         ls_fields_fail(f, node, "%s: expected numbers, found none", row->key);
     for (; item; item = cJSON_IsArray(node) ? item->next : NULL)
@@ -518,7 +538,8 @@ static void write_names(ls_json_writer *w, const ls_config *c, const ls_config_k
 /* Stores the JSON value of the key. It is interpreted later, when the model is known. */
 static void read_node(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
-    (void)f;
+    if (strcmp(row->key, "model") != 0 && strcmp(row->key, "lr_factors") != 0)
+        check_brackets(f, row, node);
     *(const cJSON **)value_of(c, row) = node;
 }
 

@@ -300,7 +300,7 @@ int ls_origin_read(ls_origin *out, const char *path, const char *named, int side
     }
     if (ends_with(path, ".safetensors"))
         return read_weights(out, path, err);
-    return ls_fail(err, LS_EUNSUPPORTED,
+    return ls_fail(err, LS_EINVAL,
                    "%.400s: expected a file that ends in .onnx or .safetensors; a .pt or .pth of "
                    "PyTorch becomes one with torch.onnx.export",
                    path);

@@ -311,6 +311,33 @@ static int drop_useless(ls_inspection *l, const ls_dataset_info *info)
     return dropped;
 }
 
+static bool is_number(const char *text)
+{
+    char *end;
+    (void)strtod(text, &end);
+    return end != text && text[strspn(text, "+-.,0123456789eE")] == '\0';
+}
+
+/* Warns if the names of all columns are numbers: the table has probably no header. Names that count
+ * the columns, from 0 or 1 on, are those of a program. */
+static void warn_of_header(const ls_inspection *l, const ls_dataset_info *info)
+{
+    bool counts[2] = {true, true};
+    for (int i = 0; i < info->columns; i++) {
+        const char *name = info->column[i].name;
+        if (!is_number(name))
+            return;
+        for (int k = 0; k < 2; k++)
+            counts[k] = counts[k] && strtod(name, NULL) == i + k;
+    }
+    if (counts[0] || counts[1])
+        return;
+    ls_log(l->host, LS_LOG_WARNING,
+           "%.300s: the first line looks like data (\"%.40s\", \"%.40s\"), but is taken for the "
+           "names of the columns and not learnt; put a line with names before it",
+           l->path, info->column[0].name, info->column[info->columns - 1].name);
+}
+
 static int look_at_table(ls_inspection *l, ls_error *err)
 {
     const bool chosen = l->given.keys.labels != LS_LABELS_AUTO;
@@ -326,6 +353,7 @@ static int look_at_table(ls_inspection *l, ls_error *err)
     const int dropped = drop_useless(l, info);
     l->values_why = values;
     l->values |= values || l->given.keys.labels == LS_LABELS_VALUES;
+    warn_of_header(l, info);
     l->target_name = cJSON_CreateString(target_of(info)->name);
     l->target = l->target_name->valuestring;
     status = values || dropped || is_given(l, "drop") ? open_data(l, l->host, err) : LS_OK;
@@ -695,14 +723,30 @@ static int find_rare(ls_inspection *l, ls_error *err)
     for (uint32_t i = 0; i < l->rows; i++)
         rows[label_of(l, &view, i)]++;
     int least = 0;
-    for (int k = 1; k < l->classes; k++)
+    for (int k = 0; k < l->classes; k++) {
         least = rows[k] < rows[least] ? k : least;
+        l->most_rows = rows[k] > l->most_rows ? rows[k] : l->most_rows;
+    }
     l->rare_rows = rows[least];
     l->rare_name = l->listed.p ? l->listed.classes.name[least] : name ? name[least] : NULL;
     if (rows[least] > 0 && 5.0 * rows[least] * l->classes < 2.0 * l->rows)
         l->rare = least;
     ls_free(l->host, rows);
     return LS_OK;
+}
+
+/* Fails if each row is a class of its own, as with an id as the target. */
+static int check_classes(const ls_inspection *l, ls_error *err)
+{
+    if (l->most_rows != 1)
+        return LS_OK;
+    return ls_fail(
+        err, LS_EDATA,
+        "%.300s: expected classes with several rows each, found another class in each of "
+        "the %u rows%s%.60s%s",
+        l->path, (unsigned)l->rows, l->target ? "; \"" : "", l->target ? l->target : "",
+        l->target ? "\" is perhaps an id; name the column that is to be learnt: --target"
+                  : "; name the data of which a class has several");
 }
 
 /* ---- entry points ---------------------------------------------------------------------------- */
@@ -751,6 +795,8 @@ int ls_inspect(ls_inspection *l, ls_error *err)
     status = l->kind->form == LS_DATA_FOLDER ? look_at_folder(l, err) : look_at_rows(l, err);
     if (status == LS_OK)
         status = find_rare(l, err);
+    if (status == LS_OK)
+        status = check_classes(l, err);
     l->validation = is_given(l, "validation") ? l->given.keys.validation : l->test_rows ? 0 : 0.2;
     return status;
 }

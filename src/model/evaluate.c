@@ -110,7 +110,7 @@ int ls_trained_decide(ls_trained_decision *out, const ls_trained *t, bool train,
     ls_decision weighted = {0};
     *out = (ls_trained_decision){.threshold = threshold, .weighs = view.weights != NULL};
     if (task == LS_TASK_VALUES || (task == LS_TASK_CLASSES && outputs != 2))
-        return ls_fail(err, LS_EUNSUPPORTED,
+        return ls_fail(err, LS_EINVAL,
                        "--threshold: expected a model of two classes or yes-or-no targets");
     double *output = ls_alloc_array(t->host, outputs, sizeof *output);
     if (!output)

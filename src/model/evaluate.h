@@ -47,7 +47,7 @@ typedef struct ls_trained_decision {
 
 /* Counts the decisions of a model of two classes or yes-or-no targets, if a row is predicted
  * positive (the second class, yes) from the probability `threshold` on. `scores`: as above. Errors:
- * LS_EUNSUPPORTED (the model decides otherwise), LS_ENOMEM. */
+ * LS_EINVAL (the model decides otherwise), LS_ENOMEM. */
 int ls_trained_decide(ls_trained_decision *out, const ls_trained *trained, bool train,
                       const float *scores, double threshold, ls_error *err);
 /* Frees the results; `out` may be that of a failed call. */

@@ -60,7 +60,7 @@ expect_failure 78 'bad.json: expected a JSON file of at most 16777216 bytes, fou
 : >bad.json
 expect_failure 78 'bad.json: expected a JSON file, found an empty file' bad.json
 mkdir directory
-expect_failure 78 'directory: expected a JSON file, found a directory; name a file' directory
+expect_failure 78 "directory: expected a config, found data; write one and train: \`$program init directory --to my.json --train\`" directory
 expect_failure 78 \
     '/dev/null: expected a JSON file, found a device or a pipe; copy it to a file first' /dev/null
 expect_failure 66 'missing.json: no such file' missing.json

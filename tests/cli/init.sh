@@ -229,6 +229,18 @@ run init houses.csv --set epoch=3 --to other.json
 expect_code 78
 [ ! -e other.json ] || fail 'expected no config with an unknown key'
 
+# Data in place of a config, and keys of the config as options.
+mkdir -p photos_only/a
+for data in houses.csv photos_only; do
+    run $data --quiet
+    expect_code 78
+    expect_stderr_line "trainer: $data: expected a config, found data; write one and train: .*init $data --to my.json --train.*"
+done
+run other.json --epochs 5
+expect_stderr_line 'trainer: did you mean --set epochs=VALUE? unknown option --epochs; .*'
+run other.json --image_size=5
+expect_stderr_line 'trainer: did you mean --set data.image_size=VALUE? unknown option .*'
+
 # A class that is called as its number is has no second name.
 awk 'BEGIN { print "a,y"; for (i = 0; i < 400; i++) print i % 9 "," (i % 9 > 4) }' >bits.csv
 run init bits.csv --target y --to bits.json

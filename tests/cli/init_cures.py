@@ -341,6 +341,47 @@ def small_images():
         failures.append(f"small images: expected an accuracy of 0.97, found {code}: {text}")
 
 
+def says(what, code, texts, *arguments, unsaid=()):
+    """Expects the exit code and texts of `init`."""
+    found, text = trainer("init", *arguments)
+    if found != code or any(t not in text for t in texts) or any(t in text for t in unsaid):
+        failures.append(f"{what}: expected {code} and {texts}, without {unsaid}: {found}: {text}")
+
+
+def configs_that_cannot_train():
+    """`init` writes no config that a run refuses, and says if the target cannot be learnt."""
+    for side in (1040, 4096):
+        png(Path("wide_pictures/a/1.png"), 8, lambda x, y: bytes((x, y, 0, 255)))
+        png(Path("wide_pictures/b/1.png"), 8, lambda x, y: bytes((0, x, y, 255)))
+        png(Path("wide_pictures/b/2.png"), 8, lambda x, y: bytes((0, y, x, 255)))
+        says(f"pictures of {side}", 0, ("in colour",), "wide_pictures", "--set", f"data.image_size={side}", "--to", "wide_pictures.json")
+        config = json.loads(Path("wide_pictures.json").read_text()) if Path("wide_pictures.json").exists() else {}
+        if config.get("augment", {}).get("crop") != 64:
+            failures.append(f"pictures of {side}: expected the largest crop, 64: {config}")
+    table("lists.csv", "a,b,y", lambda i: f"{i % 7},{i % 5},{i * 1.5}")
+    for key, value, meant in (("quantiles", "0.05,0.5,0.95", "[0.05,0.5,0.95]"), ("class_weights", "0.2,0.8", "[0.2,0.8]"),
+                              ("metrics.names", "loss,r2", '["loss","r2"]'), ("freeze", "conv1.*,bn*", '["conv1.*","bn*"]'),
+                              ("data.mean", "1,2", "[1,2]"), ("data.std", "1,2", "[1,2]")):
+        says(f"a list for {key}", 78, (f"a list has brackets: --set '{key}={meant}'",), "lists.csv", "--set", f"{key}={value}")
+    table("config_list.csv", "1,2,y", lambda i: f"{i % 7},{i % 5},{i % 2}")
+    says("names of columns", 0, (), "config_list.csv", "--set", "data.categorical=1,2", "--target", "y")
+    table("ids.csv", "id,day,a,y", lambda i: f"K{i},D{i // 3},{i % 7},{'uv'[i % 2]}")
+    says("an id as the target", 65, ("another class in each of the 60 rows", '"id" is perhaps an id', "--target"), "ids.csv", "--target", "id")
+    says("a date as the target", 0, ("20 classes for 60 rows: 3.0 rows of a class", "--target"), "ids.csv", "--target", "day")
+    says("a target with enough rows", 0, ("to be learnt",), "ids.csv", "--target", "y", unsaid=("rows of a class",))
+    table("rare.csv", "a,y", lambda i: f"{i % 7},{'ja' if i % 20 == 0 else 'nein'}")
+    says("a rare class that is not positive", 0, ("rows are of class ja", "is the positive one"), "rare.csv")
+    table("rare.csv", "a,y", lambda i: f"{i % 7},{'yes' if i % 20 == 0 else 'no'}")
+    says("a rare class that is positive", 0, ("rows are of class yes",), "rare.csv", unsaid=("is the positive one",))
+    pair("own_classes", numbers(), wholes(list(range(ROWS))))
+    says("a class for each row of arrays", 65, ("another class in each of the 60 rows",), "own_classes", "--set", "data.labels=classes")
+    for head, warns in (("14.23,1.7,1065.0", True), ("14.23,-1.7e3,1065", True), ("0,1,2", False), ("1,2,3", False), ("a,1.7,y", False)):
+        table("header.csv", head, lambda i: f"{i % 7},{i % 5},{i % 2}")
+        said = "looks like data" if warns else "to be learnt"
+        says(f"the header {head}", 0, (said, "put a line with names") if warns else (said,), "header.csv",
+             unsaid=() if warns else ("looks like data",))
+
+
 def main():
     for what, arguments, keys in cures():
         follow(what, arguments, keys)
@@ -354,6 +395,7 @@ def main():
     columns_of_bytes()
     pictures()
     small_images()
+    configs_that_cannot_train()
 
 
 if __name__ == "__main__":

@@ -47,6 +47,14 @@ expect_code 64
 
 # A threshold: with two classes the second one, small, is positive.
 run eval run --train --threshold 1 --json
+expect_stdout '"rows":60,"positive":"small",'
+run eval run --train
+expect_stdout '^  positive: small$'
+! grep -q 'warning: most rows' stdout.txt || fail 'half of the rows are positive'
+sed '10,40{/,big$/d}' train.csv >common.csv
+run eval run --data common.csv --threshold 0.5
+expect_stdout '^  warning: most rows (3[0-9] of [45][0-9]) are positive, .* rename the classes'
+run eval run --train --threshold 1 --json
 expect_stdout '"at_threshold":{"threshold":1,"precision":null,"recall":0,"f1":0,"true_positive":0,'
 run eval run --train --threshold 0.000001
 expect_stdout '^  positive from 1e-06 on: precision 0.5000, recall 1.0000, f1 0.6667; 60 of 60 rows'
@@ -77,7 +85,7 @@ run predict copy.safetensors train.csv --to copy.csv
 run export run --to copy.onnx
 grep -q 'threshold' copy.onnx || fail 'the ONNX file has no threshold'
 run eval "$(ls run/checkpoints/* | head -n 1)" --train --threshold 0.1 --keep
-expect_code 71
+expect_code 65
 run eval run --train --threshold 0.5 --keep
 expect_code 0
 run predict run --train --rows 0:60 --to again.csv
@@ -174,6 +182,12 @@ run predict photos.folds/1 --rows 0:2
 expect_stdout '^photos/[a-z]*/[0-9a-z]*.pgm: '
 mkdir other other/dark other/light
 cp photos/dark/[12].pgm other/dark && cp photos/dark/3.pgm other/light
+run predict photos.folds/1 train.csv
+expect_code 65
+run predict run photos/dark/1.pgm
+expect_code 65
+run init train.csv --from train.csv
+expect_code 64
 run eval photos.folds/1 --data other --wrong other.csv
 [ "$(cut -d, -f1-3 other.csv | tr '\n' ' ')" = 'file,label,prediction other/light/3.pgm,light,dark ' ] || fail "pictures: $(cat other.csv)"
 run report photos.folds/1
@@ -193,5 +207,5 @@ expect_code 0
 [ "$(head -n 3 values-wrong.csv | cut -d, -f1,2 | tr '\n' ' ')" = 'line,label 13,90 24,-40 ' ] || fail "errors: $(head values-wrong.csv)"
 [ "$(wc -l <values-wrong.csv)" -eq 41 ] || fail 'not all rows have an error'
 run eval values --train --threshold 0.5
-expect_code 71
+expect_code 64
 finish
