@@ -84,9 +84,9 @@ function progress(s) {
   const evaluations = s.epochs.filter(e => finite(e.eval_s));
   const evaluation = evaluations.length ? sum(evaluations, e => e.eval_s) / evaluations.length : 0;
   const left = (total - s.step) * pace + evaluation * Math.max(0, total_epochs - evaluations.length);
-  const spent = s.end && s.start.time && !s.events.some(r => r.type === 'resume')
-    ? (Date.parse(s.end.time) - Date.parse(s.start.time)) / 1000
-    : sum(run.steps, seconds) + sum(evaluations, e => e.eval_s);
+  const computing = sum(run.steps, seconds) + sum(evaluations, e => e.eval_s);
+  const spent = s.end && s.start.time && !s.events.some(r => r.type === 'resume') /* the records' times are whole seconds */
+    ? Math.max((Date.parse(s.end.time) - Date.parse(s.start.time)) / 1000, computing) : computing;
   return { total_epochs, total, left, spent, share: total > 0 ? Math.min(1, s.step / total) : NaN };
 }
 
@@ -144,13 +144,26 @@ function event_note(r) {
     return note(`After step ${number(r.step)} host ${r.host} was admitted.`, `Devices: ${r.devices.join(', ')}.`);
   if (r.type === 'failed_arrival') return note(`After step ${number(r.step)} host ${r.host} was not admitted.`, r.error);
   if (r.type === 'nonfinite')
-    return note(`Step ${number(r.step)} was not applied.`,
-      `The loss of shard ${r.shard}, on worker ${r.worker}, was not finite.`);
+    return r.until > r.step
+      ? note(`Steps ${number(r.step)} to ${number(r.until)} were not applied.`, 'Their losses were not finite.')
+      : note(`Step ${number(r.step)} was not applied.`, `The loss of shard ${r.shard}, on worker ${r.worker}, was not finite.`);
   return note(`Step ${number(r.step)}: ${r.worker < 0 ? 'host' : `worker ${r.worker},`} ${r.device}${r.worker < 0 ? '' : ','} failed:`,
     `${r.error} (${r.action}; devices left: ${r.devices_left})`);
 }
 
-const EVENTS_SHOWN = 16;
+/* Largest number of events whose notes are shown in full, and of notes; the notes of more events are folded. */
+const EVENTS_OPEN = 5, EVENTS_SHOWN = 100;
+
+/* Returns the events with one of steps `step` to `until` in place of those of successive steps that were not applied. */
+function merged(events) {
+  const list = [];
+  for (const r of events) {
+    const before = list.at(-1);
+    if (r.type === 'nonfinite' && before?.type === r.type && r.step - before.until <= 1) before.until = r.step;
+    else list.push(r.type === 'nonfinite' ? { ...r, until: r.step } : r);
+  }
+  return list;
+}
 
 function notes(s) {
   const status = s.end ? s.end.status : '', list = [];
@@ -175,8 +188,12 @@ function notes(s) {
   if (run.cut)
     list.push(note('Cut off.',
       `The last record, line ${run.cut} of metrics.jsonl, is incomplete and is not shown.`));
-  list.push(...s.events.slice(0, EVENTS_SHOWN).map(event_note));
-  if (s.events.length > EVENTS_SHOWN) list.push(note('More events.', 'metrics.jsonl contains all of them.'));
+  const events = merged(s.events), told = events.slice(0, EVENTS_SHOWN).map(event_note);
+  if (events.length > EVENTS_SHOWN)
+    told.push(note('More events:', `metrics.jsonl contains ${number(events.length - EVENTS_SHOWN)} further ones.`));
+  if (events.length <= EVENTS_OPEN) return [...list, ...told];
+  const before = places.notes.querySelector('details'); /* stays as the user has left it */
+  list.push(fold(`${number(events.length)} events`, el('div', {}, ...told), before && before.open));
   return list;
 }
 
@@ -185,7 +202,7 @@ const breakable = text => String(text).split(/(?<=_)/).flatMap((t, i) => i ? [el
 
 function tile(name, value, unit, ...details) {
   return el('dl', { class: 'tile' }, el('dt', {}, name),
-    el('dd', /[a-z]/i.test(value) ? { class: 'name' } : {}, ...breakable(value), unit ? el('small', {}, ' ' + unit) : null),
+    el('dd', /[a-z]/i.test(value) ? { class: 'name' } : {}, ...breakable(value), unit && value !== '–' ? el('small', {}, ' ' + unit) : null),
     ...details.filter(Boolean).map(d => typeof d === 'string' ? el('dd', { class: 'detail' }, d) : d));
 }
 
@@ -195,11 +212,11 @@ function metric_tile(s) {
   if (!newest)
     return tile(`${capital(s.judged)} ${name}`, '–', '', 'no evaluation yet');
   const best = s.tested.reduce((a, e) => (s.metric.loss ? e[key] < a[key] : e[key] > a[key]) ? e : a); /* of equal values the first, as in checkpoint.best */
-  const others = OTHERS.filter(([k]) => k !== key && finite(newest[k])).map(([k, n]) => `${n} ${number(newest[k], 4)}`);
-  return tile(`${capital(s.judged)} ${name}`, number(newest[key], 4), '',
-    [`after epoch ${newest.epoch}, loss ${number(newest.test_loss, 4)}`, ...others].join(', ')
-      + (best === newest ? '' : `; best ${number(best[key], 4)} after epoch ${best.epoch}`),
-    epoch && `training: ${number(epoch[trained], 4)}, mean over the steps of epoch ${epoch.epoch}`);
+  const others = OTHERS.filter(([k]) => k !== key && finite(newest[k])).map(([k, n]) => `${n} ${figure(newest[k])}`);
+  return tile(`${capital(s.judged)} ${name}`, figure(newest[key]), '',
+    [`after epoch ${newest.epoch}, loss ${figure(newest.test_loss)}`, ...others].join(', ')
+      + (best === newest ? '' : `; best ${figure(best[key])} after epoch ${best.epoch}`),
+    epoch && `training: ${figure(epoch[trained])}, mean over the steps of epoch ${epoch.epoch}`);
 }
 
 function progress_tile(s) {
@@ -316,8 +333,8 @@ function draw_charts(s) {
 
 /* The confusion matrix of the newest evaluation: a row for each true class, a column for each predicted class. The
  * intensity of a cell is the square root of its share of the row, so that a few errors are visible beside many correct
- * predictions. Up to NAMED classes the matrix shows names and counts; with more classes it shows the number of every
- * tenth class. */
+ * predictions. Up to NAMED classes the matrix shows names and counts; with more classes it shows the numbers of
+ * some classes. */
 const NAMED = 24, CELL = 46, matrix = el('figure', {}), classes = el('figure', {});
 
 /* Returns the sizes of a matrix of n classes that is at most `width` pixels wide. `longest`: length of the longest name. */
@@ -328,7 +345,7 @@ function matrix_layout(n, longest, width) {
 }
 
 function matrix_cells(svg, e, name, l) {
-  const digits = Math.max(...e.confusion.flat().map(c => String(c).length)), font = Math.min(13, (l.cell - 2) / (0.58 * digits));
+  const digits = String(e.confusion.flat().reduce((a, c) => Math.max(a, c))).length, font = Math.min(13, (l.cell - 2) / (0.58 * digits));
   e.confusion.forEach((row, i) => {
     const all = row.reduce((a, b) => a + b, 0), y = 6 + i * l.cell;
     row.forEach((count, k) => {
@@ -352,9 +369,10 @@ function draw_matrix(e, name, judged) {
   const width = left + size + 8, height = size + l.below + 6, short = k => name(k).length > 18 ? name(k).slice(0, 17) + '…' : name(k);
   const svg = shape('svg', { viewBox: `0 0 ${width} ${height}`, class: 'matrix', role: 'img', style: `max-width: ${width / 16}rem`,
     'aria-label': `Confusion matrix of ${n} classes after epoch ${e.epoch}; the table beside it has the figures of each class.` });
+  const every = l.named ? 1 : [10, 20, 50, 100, 200].find(m => m * l.cell >= 40) ?? 500;
   matrix_cells(svg, e, name, l);
   e.confusion.forEach((_, i) => {
-    if (!l.named && i % 10) return;
+    if (i % every) return;
     const middle = (i + 0.5) * l.cell, x = left + middle, foot = size + (l.tilt ? 16 : 20);
     svg.append(shape('text', { x: left - 6, y: 6 + middle + 4, 'text-anchor': 'end' }, l.named ? short(i) : i),
       shape('text', { x, y: foot, 'text-anchor': l.tilt ? 'end' : 'middle', transform: `rotate(${l.tilt} ${x} ${foot})` },
@@ -425,7 +443,7 @@ function epoch_table(s) {
     ['test_accuracy', s.judged + ' accuracy'], ...OTHERS.map(([k, n]) => [k, s.judged + ' ' + n])];
   const some = all.filter(([k]) => k.endsWith('loss') || s.epochs.some(e => finite(e[k])));
   return table(['epoch', ...some.map(m => m[1]), 'seconds'],
-    s.epochs.map(e => [e.epoch, ...some.map(([k]) => number(e[k], 4)), number(e.seconds, 2)]));
+    s.epochs.map(e => [e.epoch, ...some.map(([k]) => figure(e[k])), number(e.seconds, 2)]));
 }
 
 const CHECKSUMS = { published: 'that of the published files', differs: 'differs from that of the published files',
@@ -497,7 +515,7 @@ function draw_samples(s) {
 
 /* ---- the page --------------------------------------------------------------------------------------------- */
 
-const places = { head: part('header', ''), hash: el('p', { class: 'sub' }), notes: part('div', ''), first: part('section', 'first'),
+const places = { head: part('header', ''), hash: el('p', { class: 'sub' }), notes: part('div', 'notes'), first: part('section', 'first'),
   tiles: part('section', 'tiles'), workers: part('section', 'workers'), epochs: part('div', ''), facts: part('div', ''),
   config: el('pre', { tabindex: 0 }) };
 

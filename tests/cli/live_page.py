@@ -454,6 +454,112 @@ def check_columns(program, browser, shots):
                 browser.screenshot(shots / f"columns_{count}_{width}.png")
 
 
+def contrast(text, ground, fill=(0, 0, 0), opacity=0):
+    """Returns the contrast of a text on a ground with a translucent fill, as the Web Content Accessibility Guidelines
+    define it. Colours are CSS texts such as "rgb(1, 2, 3)"."""
+    def rgb(colour):
+        return [float(n) for n in re.findall(r"[\d.]+", colour)[:3]] if isinstance(colour, str) else colour
+
+    def luminance(colour):
+        parts = [n / 255 / 12.92 if n / 255 <= 0.04045 else ((n / 255 + 0.055) / 1.055) ** 2.4 for n in colour]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+    mixed = [opacity * f + (1 - opacity) * g for f, g in zip(rgb(fill), rgb(ground))]
+    low, high = sorted(luminance(c) for c in (rgb(text), mixed))
+    return (high + 0.05) / (low + 0.05)
+
+
+def check_contrast(program, browser):
+    """Checks that small texts in coloured places can be read, on a light and on a dark page."""
+    for page, width, what in (
+            ("run/report.html", 1280, "[...document.querySelectorAll('.matrix g text')].map(t => (r => [getComputedStyle(t).fill, "
+             "getComputedStyle(matrix).backgroundColor, getComputedStyle(r).fill, +r.getAttribute('fill-opacity')])(t.previousSibling))"),
+            ("columns.html", 390, "[...document.querySelectorAll('.tables td')].map(c => [getComputedStyle(c, '::before').color, "
+             "getComputedStyle(c.closest('figure')).backgroundColor])"),
+            ("lossy/report.html", 1280, "[...charts.loss.svg.querySelectorAll('.event text')].map(t => [getComputedStyle(t).fill, "
+             "getComputedStyle(charts.loss.figure).backgroundColor])")):
+        for scheme in ("light", "dark"):
+            browser.cdp("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+            browser.open(pathlib.Path(page).resolve().as_uri())
+            resize(browser, width)
+            found = browser.run(f"return {what}")
+            if not found or min(contrast(*f) for f in found) < 4.5:
+                fail(f"{page}, {scheme}: texts with a contrast of {sorted(round(contrast(*f), 1) for f in found)[:3]}")
+    browser.cdp("Emulation.setEmulatedMedia", {"features": []})
+
+
+def rewrite(run, change):
+    """Calls `change` with each record of a run, and writes the changed records."""
+    path = pathlib.Path(run, "metrics.jsonl")
+    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for record in records:
+        change(record)
+    path.write_text("".join(json.dumps(r, separators=(",", ":")) + "\n" for r in records), encoding="utf-8")
+
+
+def check_magnitudes(program, browser):
+    """Checks that figures and axes of very small and very large values can be read."""
+    write_run("small", 1000, name="small", loss="mse")
+    append("small", {"type": "eval", "epoch": 2, "test_loss": 3.1234e-5, "test_r2": -12345.678, "test_mae": 1234567.891, "seconds": 1})
+
+    def smaller(record):
+        if record["type"] == "step":
+            record.update(lr=1e-5 * (1 - record["step"] / 2000), loss=4e-5 * record["loss"])
+    rewrite("small", smaller)
+    append("small", {"type": "eval", "epoch": 1, "test_loss": 3.5e-5, "test_r2": -3.5, "test_mae": 1, "seconds": 1})
+    open_page(program, browser, "small/report.html", "report", "small")
+    expect(browser, "room for each label beside its axis",
+           "[...document.querySelectorAll('figure svg text')].filter(t => t.getBBox().x < 0).map(t => t.textContent).join()", "")
+    expect(browser, "labels of small values", "[charts.loss, charts.lr].every(c => [...c.svg.querySelectorAll('text')].some(t => "
+           "/^[1-9](\\.\\d+)?e-\\d$/.test(t.textContent)))")
+    expect(browser, "figures of small and large values", "['0.0000312', '1,234,568', '-12,345.6780', '0.000005'].filter(t => "
+           "!document.body.innerText.includes(t)).join()", "")
+    rewrite("small", lambda r: r["type"] == "step" and r.update(loss=1e30 * r["loss"]))
+    open_page(program, browser, "small/report.html", "report", "small")
+    expect(browser, "room for labels of huge values",
+           "[...charts.loss.svg.querySelectorAll('text')].filter(t => t.getBBox().x < 0).map(t => t.textContent).join()", "")
+
+
+def check_fast_runs(program, browser):
+    """Checks the comparison of runs whose steps take less than a millisecond."""
+    write_run("quick", 1500, name="quick")
+    rewrite("quick", lambda r: r["type"] == "epoch" and r.update(seconds=0.2, images_per_s=25000))
+    open_page(program, browser, "quick.html", "compare", "quick", "quick", "--to", "quick.html")
+    expect(browser, "the rates of epochs", "charts.rate.curves.map(c => c.points.map(p => p.y).join()).join('; ')",
+           "25000,25000,25000; 25000,25000,25000")
+    expect(browser, "what the rates are", "charts.rate.figure.querySelector('small').textContent",
+           "images/s; steps under 1 ms: means of epochs")
+    browser.run("[...document.querySelectorAll('.axes button')].find(b => b.textContent === 'time').click()")
+    expect(browser, "ticks of a short time", "[...charts.loss.svg.querySelectorAll('text')].filter(t => "
+           "t.getAttribute('y') === '231').length >= 3")
+
+
+def check_small_losses(program, browser):
+    """Checks that a comparison distinguishes runs whose metric is far below 1."""
+    for name, value in (("finer", 2.5e-5), ("coarser", 8.1e-5)):
+        write_run(name, 500, name=name, loss="mae")
+        rewrite(name, lambda r: r["type"] == "run_start" and r["data"].update(targets=1))
+        append(name, {"type": "eval", "epoch": 1, "test_loss": value, "test_mae": value, "seconds": 1},
+               {"type": "run_end", "time": "2024-01-31T09:31:00Z", "status": "finished", "epochs": 1, "steps": 500,
+                "weights_sha256": HASH if name == "finer" else HASH[::-1]})
+    open_page(program, browser, "small.html", "compare", "finer", "coarser", "--to", "small.html")
+    expect(browser, "the verdict on small values", "document.querySelector('.verdict').textContent",
+           "A has the better test mean abs. error, 2.5e-05: 5.6e-05 less than B.")
+    expect(browser, "small values in the table", "[...document.querySelectorAll('.tables tr')].filter(r => /^test loss/.test(r.innerText))"
+           ".map(r => [...r.querySelectorAll('td')].map(c => c.innerText).join()).join()", "2.5e-05,8.1e-05")
+    expect(browser, "a separator in large counts", "document.querySelector('.tables').innerText.includes('240,000')")
+
+
+def check_many_classes(program, browser):
+    """Checks the confusion matrix of 1,000 classes, the most that a config can ask for."""
+    browser.open(pathlib.Path("run/report.html").resolve().as_uri())
+    browser.run("const e = last('eval'); e.confusion = [...Array(1000).keys()].map(i => Array(1000).fill(0).fill(5, i, i + 1)); "
+                "e.precision = e.recall = Array(1000).fill(1); last('run_start').data.class_names = undefined; render()")
+    expect(browser, "the cells of 1,000 classes", "matrix.querySelectorAll('g rect').length", 1000)
+    expect(browser, "the rows of 1,000 classes", "classes.querySelectorAll('tbody tr').length", 1000)
+    expect(browser, "numbers of classes that do not touch", "(n => n.length > 4 && n.every((b, i) => !i || b.x > n[i - 1].x + n[i - 1].width))"
+           "([...matrix.querySelectorAll('text[text-anchor=middle]:not(.side)')].map(t => t.getBBox()))")
+
+
 def check_validation(program, browser):
     """Checks that no page calls rows test rows that were held out of the training rows. Only the predictions in a
     report are those of the data's test rows, if the data has such rows."""
@@ -572,6 +678,20 @@ def check_changes(program, browser, shots):
            ".innerText.replace(/\\s+/g, ' ')",
            "Devices 2 now, 1 at the start a: cpu(0), c: cpu(0) b admitted after step 310 b lost at step 640")
     expect(browser, "the signs of the hosts", "[...charts.loss.svg.querySelectorAll('.event text')].map(t => t.textContent).join()", "+,−")
+    write_run("refused", 200)
+    append("refused", *({"type": "nonfinite", "step": step, "worker": 0, "shard": 2} for step in (20, *range(80, 120))))
+    open_page(program, browser, "refused/report.html", "report", "refused")
+    expect(browser, "one note of successive steps", "places.notes.innerText.match(/Steps? [^.]*\\. [^.]*\\./g).join(' ')",
+           "Step 20 was not applied. The loss of shard 2, on worker 0, was not finite. "
+           "Steps 80 to 119 were not applied. Their losses were not finite.")
+    append("refused", *({"type": "nonfinite", "step": step, "worker": 0, "shard": 2} for step in range(130, 150, 2)))
+    open_page(program, browser, "refused/report.html", "report", "refused")
+    expect(browser, "many notes folded above the figures", "[...document.querySelectorAll('.notes details')].map(d => "
+           "`${d.firstChild.textContent}, ${d.querySelectorAll('.note').length} notes, ${d.open}`).join()", "12 events, 12 notes, false")
+    browser.run("document.querySelector('.notes details').open = true; render()")
+    expect(browser, "notes that stay open", "document.querySelector('.notes details').open")
+    expect(browser, "small sizes and times", "[bytes(36), bytes(2048), duration(0.012), duration(4), duration(75)].join('; ')",
+           "36 bytes; 2.0 kB; 12 ms; 4.0 s; 1 min 15 s")
     open_page(program, browser, "bursts/report.html", "report", "bursts")
     expect(browser, "arrows above values beyond the frame", "charts.rate.svg.querySelectorAll('.beyond').length > 0")
     expect(browser, "how far they are beyond it", "charts.rate.legend.innerText.includes('up to 900 M')")
@@ -653,10 +773,15 @@ def main():
             check_compare(program, browser, shots)
             check_columns(program, browser, shots)
             check_validation(program, browser)
+            check_magnitudes(program, browser)
+            check_small_losses(program, browser)
+            check_many_classes(program, browser)
+            check_fast_runs(program, browser)
             check_long_report(program, browser, shots)
             check_bursts(program, browser)
             check_equal(program, browser, shots)
             check_changes(program, browser, shots)
+            check_contrast(program, browser)
             check_head(program, browser, shots)
             check_hostile_report(program, browser)
             complaints = browser.complaints()
