@@ -224,7 +224,7 @@ function progress_tile(s) {
   const bar = el('dd', { class: 'bar ' + kind, role: 'progressbar', 'aria-label': 'steps done', 'aria-valuemin': 0,
     'aria-valuemax': 100, 'aria-valuenow': percent }, el('i', {}));
   bar.firstChild.style.width = (finite(s.share) ? 100 * s.share : 0) + '%'; /* set by script: the page's policy allows that */
-  const done = s.epochs.filter(e => finite(e.seconds)).length;
+  const newest = s.epochs.findLast(e => finite(e.seconds)), done = newest ? newest.epoch : 0; /* records of earlier ones can be missing */
   const time = kind === 'running' && s.step ? `${duration(s.spent)} so far · about ${duration(s.left)} left` : s.step ? `took ${duration(s.spent)}` : '';
   return tile('Progress', percent, '%' + (time ? ' · ' + time : ''), bar,
     `epochs: ${number(done)} of ${number(s.total_epochs)} · steps: ${number(s.step)} of ${number(s.total)}`);
@@ -412,13 +412,16 @@ const phase_key = (name, i) => el('span', { class: 'key c' + (i + 1) }, el('i', 
 const times = el('figure', {});
 
 function draw_times() {
-  const t = run.times, caption = el('figcaption', {}, 'Where a step’s time goes', el('small', {}, 'ms, mean'));
+  const t = run.times, unit = el('small', {}), caption = el('figcaption', {}, 'Where a step’s time goes', unit);
   if (!t || !t.workers.length) return times.replaceChildren(caption, el('p', { class: 'none' }, 'No times were recorded.'));
-  const rows = t.workers.map(w => PHASES.map(([key]) => 1e3 * (w[key] || 0) / t.steps));
+  const per_step = t.workers.map(w => PHASES.map(([key]) => (w[key] || 0) / t.steps));
+  const micro = per_step.flat().every(seconds => seconds < 1e-4), name = micro ? 'µs' : 'ms';
+  const rows = per_step.map(r => r.map(seconds => (micro ? 1e6 : 1e3) * seconds));
+  unit.textContent = name + ', mean';
   const longest = Math.max(...rows.map(r => r.reduce((a, b) => a + b, 0))) || 1;
-  const bar = (r, w) => el('span', { class: 'row' }, ...r.map((ms, i) => {
-    const part = el('i', { class: 'c' + (i + 1), title: `worker ${w}, ${PHASES[i][1]}: ${number(ms, 2)} ms` });
-    part.style.width = 100 * ms / longest + '%';
+  const bar = (r, w) => el('span', { class: 'row' }, ...r.map((time, i) => {
+    const part = el('i', { class: 'c' + (i + 1), title: `worker ${w}, ${PHASES[i][1]}: ${number(time, 2)} ${name}` });
+    part.style.width = 100 * time / longest + '%';
     return part;
   }).filter((_, i) => r[i] > 0));
   times.replaceChildren(caption,

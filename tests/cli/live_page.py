@@ -692,6 +692,11 @@ def check_changes(program, browser, shots):
     expect(browser, "notes that stay open", "document.querySelector('.notes details').open")
     expect(browser, "small sizes and times", "[bytes(36), bytes(2048), duration(0.012), duration(4), duration(75)].join('; ')",
            "36 bytes; 2.0 kB; 12 ms; 4.0 s; 1 min 15 s")
+    expect(browser, "the epochs of a run whose first records are missing",
+           "/epochs: 40 of/.test(progress_tile({ ...summary(), epochs: [{ epoch: 40, seconds: 1 }] }).textContent)")
+    browser.run("run.times = { steps: 1000, workers: [{ gather_s: 0.005, forward_s: 0.0125 }] }; draw_times()")
+    expect(browser, "the unit of short times", "times.querySelector('small').textContent + ' ' + times.querySelectorAll('td')[1].textContent",
+           "µs, mean 12.50")
     open_page(program, browser, "bursts/report.html", "report", "bursts")
     expect(browser, "arrows above values beyond the frame", "charts.rate.svg.querySelectorAll('.beyond').length > 0")
     expect(browser, "how far they are beyond it", "charts.rate.legend.innerText.includes('up to 900 M')")
