@@ -2,6 +2,8 @@
 /* Compares JSON values (compare.h). */
 #include "json/compare.h"
 
+#include "json/json.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -18,50 +20,71 @@ static void append_key(char place[LS_JSON_PLACE], const char *key)
 }
 
 /* Compares two arrays. */
-static bool arrays_differ(char place[LS_JSON_PLACE], const cJSON *a, const cJSON *b)
+static bool arrays_differ(ls_json_difference *out, const cJSON *a, const cJSON *b)
 {
-    const size_t used = strlen(place);
+    const size_t used = strlen(out->place);
     const cJSON *x = a->child, *y = b->child;
     for (int i = 0; x || y; i++) {
-        snprintf(place + used, LS_JSON_PLACE - used, "[%d]", i);
-        if (ls_json_differs(place, x, y))
+        snprintf(out->place + used, LS_JSON_PLACE - used, "[%d]", i);
+        if (ls_json_differs(out, x, y))
             return true;
         x = x->next;
         y = y->next;
     }
-    place[used] = '\0';
+    out->place[used] = '\0';
     return false;
 }
 
-/* Compares the members of `a` with those of `b`. If `missing_only`, finds only members that `b`
- * does not have. */
-static bool members_differ(char place[LS_JSON_PLACE], const cJSON *a, const cJSON *b,
-                           bool missing_only)
+/* Compares two objects. A member that only `b` has is found last. */
+static bool members_differ(ls_json_difference *out, const cJSON *a, const cJSON *b)
 {
-    const size_t used = strlen(place);
+    const size_t used = strlen(out->place);
     for (const cJSON *x = a->child; x; x = x->next) {
-        const cJSON *y = cJSON_GetObjectItemCaseSensitive(b, x->string);
-        append_key(place, x->string);
-        if (!y || (!missing_only && ls_json_differs(place, x, y)))
+        append_key(out->place, x->string);
+        if (ls_json_differs(out, x, cJSON_GetObjectItemCaseSensitive(b, x->string)))
             return true;
-        place[used] = '\0';
+        out->place[used] = '\0';
+    }
+    for (const cJSON *y = b->child; y; y = y->next) {
+        if (cJSON_GetObjectItemCaseSensitive(a, y->string))
+            continue;
+        append_key(out->place, y->string);
+        return ls_json_differs(out, NULL, y);
     }
     return false;
 }
 
-bool ls_json_differs(char place[LS_JSON_PLACE], const cJSON *a, const cJSON *b)
+static bool scalars_differ(const cJSON *a, const cJSON *b)
 {
-    if (!a && !b)
-        return false;
     if (!same_kind(a, b))
         return true;
     if (cJSON_IsNumber(a))
         return a->valuedouble != b->valuedouble;
-    if (cJSON_IsString(a))
-        return strcmp(a->valuestring, b->valuestring) != 0;
-    if (cJSON_IsArray(a))
-        return arrays_differ(place, a, b);
-    if (cJSON_IsObject(a))
-        return members_differ(place, a, b, false) || members_differ(place, b, a, true);
-    return false;
+    return cJSON_IsString(a) && strcmp(a->valuestring, b->valuestring) != 0;
+}
+
+bool ls_json_differs(ls_json_difference *out, const cJSON *a, const cJSON *b)
+{
+    if (!a && !b)
+        return false;
+    if (same_kind(a, b) && cJSON_IsArray(a))
+        return arrays_differ(out, a, b);
+    if (same_kind(a, b) && cJSON_IsObject(a))
+        return members_differ(out, a, b);
+    if (!scalars_differ(a, b))
+        return false;
+    out->a = a;
+    out->b = b;
+    return true;
+}
+
+void ls_json_show(char out[LS_JSON_SHOWN], const cJSON *value, const ls_host *host)
+{
+    ls_json_writer w;
+    ls_json_writer_init(&w, 0, host);
+    if (value)
+        ls_json_put_node(&w, NULL, value);
+    const char *text = value ? ls_json_writer_text(&w, NULL, NULL) : NULL;
+    snprintf(out, LS_JSON_SHOWN, "%.70s", text ? text : "nothing");
+    ls_json_writer_fini(&w);
 }

@@ -15,6 +15,7 @@
 
 #include "train/receipt.h"
 #include "train/verify.h"
+#include "json/compare.h"
 
 typedef struct verification {
     ls_verify_options o;
@@ -46,6 +47,9 @@ void ls_verify_differs(verification *v, const char *place, const char *format, .
     __attribute__((format(printf, 3, 4)));
 /* Notes that a member of the receipt differs. `why` ends the sentence. */
 void ls_verify_receipt_differs(verification *v, const char *member_place, const char *why);
+/* Notes that the receipt has the value found->b, where found->a is right. `whose`: "the replay
+ * has". */
+void ls_verify_value_differs(verification *v, const ls_json_difference *found, const char *whose);
 
 /* Returns the receipt; NULL: there is none. */
 const cJSON *ls_verify_receipt(const verification *v);

@@ -153,7 +153,7 @@ static int check_recipes(verification *v, ls_error *err)
 
 static int check_data(verification *v, ls_error *err)
 {
-    char place[LS_JSON_PLACE] = "data";
+    ls_json_difference found = {"data", NULL, NULL};
     const cJSON *theirs = member(ls_verify_receipt(v), "data");
     ls_json_writer w;
     int status = ls_hash_rows(&v->rows, v->trainer, err);
@@ -164,9 +164,9 @@ static int check_data(verification *v, ls_error *err)
     const char *text = ls_json_writer_text(&w, NULL, err);
     cJSON *mine = text ? cJSON_Parse(text) : NULL;
     status = mine ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for the hashes of the data");
-    ls_verify_leave_out(mine, theirs, place);
-    if (mine && ls_json_differs(place, mine, theirs))
-        ls_verify_receipt_differs(v, place, "is another one than that of the verifier's data");
+    ls_verify_leave_out(mine, theirs, found.place);
+    if (mine && ls_json_differs(&found, mine, theirs))
+        ls_verify_value_differs(v, &found, "the verifier's data have");
     cJSON_Delete(mine);
     ls_json_writer_fini(&w);
     return status;

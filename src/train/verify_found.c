@@ -32,6 +32,15 @@ void ls_verify_receipt_differs(verification *v, const char *member_place, const 
     ls_verify_differs(v, place, "%s %s", place, why);
 }
 
+void ls_verify_value_differs(verification *v, const ls_json_difference *found, const char *whose)
+{
+    char why[200], here[LS_JSON_SHOWN], there[LS_JSON_SHOWN];
+    ls_json_show(here, found->a, v->host);
+    ls_json_show(there, found->b, v->host);
+    snprintf(why, sizeof why, "is %s; %s %s", there, whose, here);
+    ls_verify_receipt_differs(v, found->place, why);
+}
+
 uint64_t ls_verify_position(const verification *v, uint32_t entries)
 {
     uint64_t at = 0;

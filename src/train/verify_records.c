@@ -155,32 +155,22 @@ static void next(ls_records_check *c)
 
 /* ---- comparing ------------------------------------------------------------------------------ */
 
-/* Writes a value for a message. */
-static void show(char out[80], const cJSON *value, const ls_host *host)
-{
-    ls_json_writer w;
-    ls_json_writer_init(&w, 0, host);
-    if (value)
-        ls_json_put_node(&w, NULL, value);
-    const char *text = value ? ls_json_writer_text(&w, NULL, NULL) : NULL;
-    snprintf(out, 80, "%.70s", text ? text : "nothing");
-    ls_json_writer_fini(&w);
-}
-
 /* Compares the values of a key. `object`: name of the object in the record, or NULL. */
 static void compare_key(ls_records_check *c, const cJSON *mine, const char *object, const char *key)
 {
     const cJSON *theirs = ls_json_root(c->doc);
-    char place[LS_JSON_PLACE], here[80], there[80], name[64];
+    char here[LS_JSON_SHOWN], there[LS_JSON_SHOWN], name[64];
+    ls_json_difference found;
     const cJSON *a = member(object ? member(mine, object) : mine, key);
     const cJSON *b = member(object ? member(theirs, object) : theirs, key);
-    snprintf(place, sizeof place, "%s%s%s", object ? object : "", object ? "." : "", key);
-    if (!ls_json_differs(place, a, b))
+    snprintf(found.place, sizeof found.place, "%s%s%s", object ? object : "", object ? "." : "",
+             key);
+    if (!ls_json_differs(&found, a, b))
         return;
-    show(here, a, c->host);
-    show(there, b, c->host);
+    ls_json_show(here, found.a, c->host);
+    ls_json_show(there, found.b, c->host);
     differs(c, c->number, step_of(c->type, mine), "the record %s has %s %s; the replay has %s",
-            name_of(name, c->type, mine), place, there, here);
+            name_of(name, c->type, mine), found.place, there, here);
 }
 
 /* Returns whether a key is the same in each replay of these steps. "weights_epoch" says which

@@ -57,7 +57,7 @@ static int check_canonical(verification *v, ls_error *err)
 
 static int compare_receipts(verification *v, ls_error *err)
 {
-    char place[LS_JSON_PLACE] = "";
+    ls_json_difference found = {"", NULL, NULL};
     ls_json_writer w;
     ls_json_writer_init(&w, 0, v->host);
     int status = ls_compose_receipt(&w, v->trainer, &v->rows, err);
@@ -67,8 +67,8 @@ static int compare_receipts(verification *v, ls_error *err)
         status = ls_fail(err, LS_ENOMEM, "out of memory for a receipt");
     if (status == LS_OK) {
         overlook(mine, ls_verify_receipt(v));
-        if (ls_json_differs(place, mine, ls_verify_receipt(v)))
-            ls_verify_receipt_differs(v, place, "is another one than that of the replay");
+        if (ls_json_differs(&found, mine, ls_verify_receipt(v)))
+            ls_verify_value_differs(v, &found, "the replay has");
         status = check_canonical(v, err);
     }
     cJSON_Delete(mine);

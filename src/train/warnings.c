@@ -43,12 +43,11 @@ static void warn_of_idle(const struct ls_trainer *t)
 {
     const int workers = ls_engine_workers(t->engine), shards = ls_engine_shards(t->engine);
     if (workers > shards)
-        ls_log(
-            t->host, LS_LOG_WARNING,
-            "%d of %d workers %s no shard: a minibatch has %d %s, and more workers than that do not "
-            "make a step faster",
-            workers - shards, workers, ls_plural((uint64_t)(workers - shards), "has", "have"),
-            shards, ls_plural((uint64_t)shards, "shard", "shards"));
+        ls_log(t->host, LS_LOG_WARNING,
+               "%d of %d workers %s no shard: a minibatch has %d %s, and more workers than that do "
+               "not make a step faster",
+               workers - shards, workers, ls_plural((uint64_t)(workers - shards), "has", "have"),
+               shards, ls_plural((uint64_t)shards, "shard", "shards"));
 }
 
 /* Returns the first batch norm with one value per channel and row (height and width 1) that has

@@ -106,10 +106,12 @@ def verify(trainer, run):
     (run / "weights.safetensors").write_bytes(weights)
     honest = (run / "receipt.json").read_text()
     forged = json.loads(honest)
-    forged["evaluation"]["test_loss"] /= 2
+    loss = forged["evaluation"]["test_loss"]
+    forged["evaluation"]["test_loss"] = loss / 2
     (run / "receipt.json").write_text(json.dumps(forged, separators=(",", ":")))
     done = call("--segments", "0", "--to", str(run) + ".json")
-    assert done.returncode == 1 and "NOT verified: receipt.json: evaluation.test_loss" in done.stdout, (done.stdout, done.stderr)
+    said = f"NOT verified: receipt.json: evaluation.test_loss is {loss / 2}; the replay has {loss}"
+    assert done.returncode == 1 and said in done.stdout, (done.stdout, done.stderr)
     assert json.loads(pathlib.Path(str(run) + ".json").read_text())["place"] == \
         "receipt.json: evaluation.test_loss"
     (run / "receipt.json").write_text(honest)

@@ -139,7 +139,7 @@ static void sweep(arm_fn *arm, int must_fail)
              * varies from run to run, so only the first three are tried. */
             int polled = strstr(all[f], "Query") || strstr(all[f], "GetAsyncError");
             long most = polled && calls[f] > 3 ? 3 : calls[f];
-            for (long nth = 1; nth <= most; nth += 1 + nth / 4)
+            for (long nth = 1; nth <= most; nth += 1 + nth / ls_tests_rounds(1, 4))
                 one_run(&kinds[k], arm, all[f], (int)nth,
                         must_fail && !polled && !is_quiet(all[f], nth, calls[f]));
         }
@@ -426,7 +426,7 @@ static void a_rank_does_not_wait_for_an_abort(void **state)
     assert_true(took < 4000000000u);
 }
 
-LS_TESTS(cuda_comm_failures, "integration doubles no-tsan budget:40")
+LS_TESTS(cuda_comm_failures, "integration doubles no-tsan budget:30")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_call_that_fails_ends_in_an_error),
@@ -441,6 +441,8 @@ LS_TESTS(cuda_comm_failures, "integration doubles no-tsan budget:40")
     };
     return cmocka_run_group_tests_name("cuda_comm_failures", tests, NULL, NULL);
 }
+
+LS_TESTS_LONG(cuda_comm_failures, "nightly doubles no-asan no-tsan budget:60")
 
 LS_TESTS(cuda_comm_patience, "nightly doubles no-tsan")
 {
