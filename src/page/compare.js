@@ -109,6 +109,8 @@ const charts = {
   norm: chart('Gradient norm', { from_zero: true, trim: true, view: by_step }),
   rate: chart('Throughput', { digits: 0, from_zero: true, of_time: true, view: by_step }),
 };
+/* The charts above the tables, so that a first screen shows how the runs went. */
+const results = [charts.metric, charts.test_loss];
 const has_norms = () => runs.some(r => r.steps.some(s => finite(s.grad_norm)));
 const METRICS = { accuracy: 'test_accuracy', 'R²': 'test_r2', AUC: 'test_auc' };
 const LOSSES = { 'mean abs. error': 'test_mae', 'Huber loss': 'test_huber', 'pinball loss': 'test_pinball', deviance: 'test_deviance' };
@@ -197,10 +199,12 @@ document.getElementById('main').append(big_link,
   synthetic ? el('p', { class: 'note loud', role: 'note' }, el('strong', {}, 'SYNTHETIC DATA.'),
     ' The images of at least one run were made up by the program: these results say nothing of real data.') : '',
   el('p', { class: 'runs' }, ...run_buttons()),
+  el('section', { class: 'charts curves' }, ...results.map(c => c.figure)),
   el('section', { class: runs.length > 2 ? 'charts tables several' : 'charts tables' }, compared('Final figures', false, ''),
     compared('What the configs differ in', true, 'The configs are equal.')),
   axis_buttons(),
-  el('section', { class: 'charts curves' }, ...Object.values(charts).filter(c => c !== charts.norm || has_norms()).map(c => c.figure)),
+  el('section', { class: 'charts curves' }, ...Object.values(charts).filter(c => !results.includes(c) && (c !== charts.norm || has_norms()))
+    .map(c => c.figure)),
   el('p', { class: 'hint', id: 'hint' }, ...hint()));
 draw();
 new ResizeObserver(() => Object.values(charts).forEach(c => c.draw())).observe(document.querySelector('.curves'));

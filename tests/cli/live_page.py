@@ -450,6 +450,9 @@ def check_columns(program, browser, shots):
                    "new Set([...document.querySelectorAll('.tables thead th, .tables td')].filter(c => c.offsetWidth).map(c => "
                    "c.tagName === 'TH' ? c.innerText.trim() : getComputedStyle(c, '::before').content.replace(/\\W|none/g, '')"
                    ").filter(Boolean)).size", count)
+            if width >= 1280:
+                expect(browser, f"curves of {count} runs on the first screen of {width} pixels",
+                       "[charts.metric, charts.test_loss].every(c => c.figure.getBoundingClientRect().bottom + scrollY <= innerHeight)")
             if shots:
                 browser.screenshot(shots / f"columns_{count}_{width}.png")
 
