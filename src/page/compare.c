@@ -62,8 +62,12 @@ static void format_time(char out[TEXT], double s)
         snprintf(out, TEXT, "%.0f h %02.0f min", floor(s / 3600), floor(fmod(s, 3600) / 60));
     else if (s >= 60)
         snprintf(out, TEXT, "%.0f min %02.0f s", floor(s / 60), floor(fmod(s, 60)));
-    else if (s > 0)
+    else if (s >= 0.1)
         snprintf(out, TEXT, "%.1f s", s);
+    else if (s >= 1e-3)
+        snprintf(out, TEXT, "%.0f ms", 1e3 * s);
+    else if (s > 0)
+        snprintf(out, TEXT, "%.0f µs", 1e6 * s);
 }
 
 static void format_state(char out[TEXT], const ls_run_facts *f)

@@ -541,7 +541,8 @@ def check_small_losses(program, browser):
     for name, value in (("finer", 2.5e-5), ("coarser", 8.1e-5)):
         write_run(name, 500, name=name, loss="mae")
         rewrite(name, lambda r: r["type"] == "run_start" and r["data"].update(targets=1))
-        append(name, {"type": "eval", "epoch": 1, "test_loss": value, "test_mae": value, "seconds": 1},
+        rewrite(name, lambda r: r["type"] == "epoch" and r.update(seconds=0.0003))
+        append(name, {"type": "eval", "epoch": 1, "test_loss": value, "test_mae": value, "seconds": 0.0001},
                {"type": "run_end", "time": "2024-01-31T09:31:00Z", "status": "finished", "epochs": 1, "steps": 500,
                 "weights_sha256": HASH if name == "finer" else HASH[::-1]})
     open_page(program, browser, "small.html", "compare", "finer", "coarser", "--to", "small.html")
@@ -549,6 +550,7 @@ def check_small_losses(program, browser):
            "A has the better test mean abs. error, 2.5e-05: 5.6e-05 less than B.")
     expect(browser, "small values in the table", "[...document.querySelectorAll('.tables tr')].filter(r => /^test loss/.test(r.innerText))"
            ".map(r => [...r.querySelectorAll('td')].map(c => c.innerText).join()).join()", "2.5e-05,8.1e-05")
+    expect(browser, "a short time in the table", "document.querySelector('.tables').innerText.includes('400 µs')")
     expect(browser, "a separator in large counts", "document.querySelector('.tables').innerText.includes('240,000')")
 
 
