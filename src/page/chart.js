@@ -43,6 +43,7 @@ function brief(x, digits, largest = x) {
 function duration(seconds) {
   if (!finite(seconds)) return '–';
   const s = Math.max(0, Math.round(seconds));
+  if (seconds > 0 && seconds < 1e-3) return number(1e6 * seconds) + ' µs';
   if (seconds < 0.1) return number(1e3 * seconds) + ' ms';
   if (seconds < 10) return number(seconds, 1) + ' s';
   if (s < 60) return s + ' s';
@@ -89,7 +90,10 @@ addEventListener('keydown', e => {
 show_size();
 
 /* Returns the number of pixels in a unit of a chart: 1, or more with larger type. */
-const unit = () => parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
+function unit() {
+  const style = getComputedStyle(document.documentElement);
+  return parseFloat(style.fontSize) / 16 * parseFloat(style.getPropertyValue('--chart'));
+}
 
 /* Returns whether a record says that a device or a host was lost. A run that repeats a step keeps all devices. */
 const is_loss = r => r.type === 'fault' && r.action !== 'repeat';

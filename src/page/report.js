@@ -112,13 +112,16 @@ function heading(s) {
     el('p', { class: 'sub' }, facts.join(' · ') || 'Data and devices are being opened; the figures follow.')];
 }
 
+/* The origin of the result of `trainer verify`. Whoever gave away the run's directory can have written the file. */
+const VERIFIED_BY = 'according to verified.json in the run’s directory';
+
 /* Returns a mark that says what `trainer verify` found, or null. */
 function verified() {
   const v = last('verified');
   if (!v) return null;
   const [kind, text] = !v.holds ? ['failed', 'NOT verified'] : v.result.startsWith('verified') ? ['finished', 'verified']
     : ['unknown', 'not refuted'];
-  return el('span', { class: 'state ' + kind, title: v.result }, text);
+  return el('span', { class: 'state ' + kind, title: `${v.result} (${VERIFIED_BY})` }, text);
 }
 
 /* Shows the hash of the weights. The element stays in the page, so that a new record does not end the user's selection. */
@@ -239,9 +242,12 @@ function devices_now(s) {
   return (s.end && s.end.devices) || now;
 }
 
+/* Returns the events that changed the number of devices. */
+const device_changes = s => s.events.filter(r => is_loss(r) || r.type === 'arrival');
+
 function devices_tile(s) {
   const now = devices_now(s), first = (s.start.devices || []).length;
-  const changes = s.events.filter(r => is_loss(r) || r.type === 'arrival').map(r => event_of(r).text);
+  const changes = device_changes(s).map(r => event_of(r).text);
   return tile('Devices', number(now.length), changes.length ? `${s.end ? 'at the end' : 'now'}, ${number(first)} at the start` : '',
     now.length > 8 ? now.slice(0, 7).join(', ') + ', …' : now.join(', '),
     ...changes.slice(0, 3), changes.length > 3 && `${changes.length - 3} further changes`);
@@ -266,7 +272,8 @@ function tiles(s) {
     tile('Parameters', number(a.parameters), '',
       `${bytes(a.parameter_bytes)}; ${bytes(a.device_bytes)} on a device`),
     tile('Minibatch', number(a.batch_size), s.rows,
-      `${number(a.batch_per_device)} per device, ${number(a.shards)} ${a.shards === 1 ? 'shard' : 'shards'}`),
+      `${number(a.batch_per_device)} per device${device_changes(s).length ? ' at the start' : ''}, ${number(a.shards)} ${
+        a.shards === 1 ? 'shard' : 'shards'}`),
   ];
 }
 
@@ -367,7 +374,7 @@ function draw_matrix(e, name, judged) {
   const card = matrix.clientWidth / unit(), room = Math.min(640, (card > 200 ? card : 560) - 34);
   const l = matrix_layout(n, longest, room), { left, size } = l;
   const width = left + size + 8, height = size + l.below + 6, short = k => name(k).length > 18 ? name(k).slice(0, 17) + '…' : name(k);
-  const svg = shape('svg', { viewBox: `0 0 ${width} ${height}`, class: 'matrix', role: 'img', style: `max-width: ${width / 16}rem`,
+  const svg = shape('svg', { viewBox: `0 0 ${width} ${height}`, class: 'matrix', role: 'img', style: `max-width: calc(var(--chart) * ${width / 16}rem)`,
     'aria-label': `Confusion matrix of ${n} classes after epoch ${e.epoch}; the table beside it has the figures of each class.` });
   const every = l.named ? 1 : [10, 20, 50, 100, 200].find(m => m * l.cell >= 40) ?? 500;
   matrix_cells(svg, e, name, l);
@@ -458,7 +465,7 @@ function facts(s) {
     ['Instruction set', instruction_set], ['Library', library],
     ['Data from', given && given !== s.data.source ? `${given} (read from ${s.data.source})` : s.data.source], ['Checksum', CHECKSUMS[s.data.payload]],
     ['Started', when(s.start.time)], ['Ended', s.end && when(s.end.time)], ['Elapsed time', s.step ? duration(elapsed(s)) : ''],
-    ['Checkpoint', s.end && s.end.checkpoint], ['Verification', (last('verified') || {}).result]];
+    ['Checkpoint', s.end && s.end.checkpoint], ['Verification', last('verified') && `${last('verified').result} (${VERIFIED_BY})`]];
   return el('dl', { class: 'facts' }, ...list.filter(f => f[1]).flatMap(([k, v]) => [el('dt', {}, k), el('dd', {}, v)]));
 }
 

@@ -661,6 +661,8 @@ def check_changes(program, browser, shots):
     expect(browser, "the devices that are left", "[...document.querySelectorAll('.tile')].find(t => /^Devices/.test(t.innerText))"
            ".innerText.replace(/\\s+/g, ' ')", "Devices 1 at the end, 2 at the start cpu(0) cpu(1) lost at step 620")
     expect(browser, "marks on the curve", "charts.loss.svg.querySelectorAll('.event').length", 2)
+    expect(browser, "when the devices had their share of a minibatch", "[...document.querySelectorAll('.tile')].find(t => "
+           "/^Minibatch/.test(t.innerText)).innerText.includes('per device at the start,')")
     browser.run("last('eval').confusion = [[9, 1], [2, 7]]; Object.assign(last('eval'), { precision: [0.8182, 0.875], recall: [0.9, 0.7778] });"
                 "last('run_start').data.class_names = ['ankle boots of leather', 'sneakers_of_another_maker']; render()")
     for width in (390, 1280):
@@ -695,8 +697,8 @@ def check_changes(program, browser, shots):
            "`${d.firstChild.textContent}, ${d.querySelectorAll('.note').length} notes, ${d.open}`).join()", "12 events, 12 notes, false")
     browser.run("document.querySelector('.notes details').open = true; render()")
     expect(browser, "notes that stay open", "document.querySelector('.notes details').open")
-    expect(browser, "small sizes and times", "[bytes(36), bytes(2048), duration(0.012), duration(4), duration(75)].join('; ')",
-           "36 bytes; 2.0 kB; 12 ms; 4.0 s; 1 min 15 s")
+    expect(browser, "small sizes and times", "[bytes(36), bytes(2048), duration(0.00008), duration(0.012), duration(4), duration(75)]"
+           ".join('; ')", "36 bytes; 2.0 kB; 80 µs; 12 ms; 4.0 s; 1 min 15 s")
     expect(browser, "the epochs of a run whose first records are missing",
            "/epochs: 40 of/.test(progress_tile({ ...summary(), epochs: [{ epoch: 40, seconds: 1 }] }).textContent)")
     browser.run("run.times = { steps: 1000, workers: [{ gather_s: 0.005, forward_s: 0.0125 }] }; draw_times()")
@@ -724,7 +726,10 @@ def check_head(program, browser, shots):
                                                         encoding="utf-8")
         open_page(program, browser, "proved/report.html", "report", "proved", "--samples", "0")
         expect(browser, "the verdict", "[...document.querySelectorAll('.head .state')].map(s => s.textContent).join()", wanted)
+        named = "places.facts.innerText.includes('(according to verified.json in the run’s directory)')"
+        expect(browser, "where the verdict is from", named, "," in wanted)
         expect(browser, "a loud note of a refuted run", "document.querySelectorAll('.note.loud').length", int(not holds))
+    expect(browser, "an even share of a minibatch", "document.querySelector('.tiles').innerText.includes('per device,')")
     expect(browser, "the user's name of the data", "[...document.querySelectorAll('.tile')].find(t => /^Data/.test(t.innerText))"
            ".querySelector('dd').textContent", "customers.csv")
     expect(browser, "the hash above the figures", "places.hash.querySelector('code').textContent", HASH)
@@ -745,6 +750,13 @@ def check_head(program, browser, shots):
         expect(browser, "larger type after a reload", "getComputedStyle(document.body).fontSize", "22.5px")
         for width in (390, 1280, 1920):
             resize(browser, width)
+            if width > 390:
+                expect(browser, f"type that can be read on a wall, on {width} pixels",
+                       "[...document.querySelectorAll('small, .detail, .legend, td, .hint, .hash code')].every(e => "
+                       "parseFloat(getComputedStyle(e).fontSize) >= 24) && [...document.querySelectorAll('.charts svg')].filter(s => "
+                       "s.clientWidth).every(s => 12 * s.getBoundingClientRect().width / s.viewBox.baseVal.width >= 22)")
+                expect(browser, f"room for each label in larger type, on {width} pixels", "Object.values(charts).flatMap(c => "
+                       "[...c.svg.querySelectorAll('text')]).every(t => t.getBBox().x >= 0)")
             if shots:
                 browser.screenshot(shots / f"large_{page.split('.')[0].replace('/', '_')}_{width}.png")
         browser.run("const e = charts.loss.svg, b = e.getBoundingClientRect(); e.dispatchEvent(new PointerEvent('pointermove', "
