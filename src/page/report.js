@@ -342,13 +342,16 @@ function draw_charts(s) {
  * intensity of a cell is the square root of its share of the row, so that a few errors are visible beside many correct
  * predictions. Up to NAMED classes the matrix shows names and counts; with more classes it shows the numbers of
  * some classes. */
-const NAMED = 24, CELL = 46, matrix = el('figure', {}), classes = el('figure', {});
+const NAMED = 24, CELL = 46, LETTERS = 13, matrix = el('figure', {}), classes = el('figure', {});
 
-/* Returns the sizes of a matrix of n classes that is at most `width` pixels wide. `longest`: length of the longest name. */
-function matrix_layout(n, longest, width) {
-  const named = n <= NAMED, left = (named ? Math.min(0.32 * width, 14 + 6.6 * longest) : 34) + 20;
-  const cell = Math.min(CELL, (width - left - 8) / n), tilt = named && 6.6 * longest > cell ? -40 : 0;
-  return { named, left, cell, tilt, below: (tilt ? Math.min(0.26 * width, 14 + 5 * longest) : 20) + 18, size: cell * n };
+/* Returns the sizes of a matrix of n classes that is at most `width` pixels wide. `longest`: length of the longest name.
+ * Names have at most `most` letters, and numbers stand for them where a row is too low for letters. */
+function matrix_layout(n, longest, width, named = n <= NAMED) {
+  const most = Math.min(longest, Math.floor(Math.min(0.32 * width / 6.6, 0.26 * width / 5)));
+  const left = (named ? 14 + 6.6 * most : 34) + 20;
+  const cell = Math.min(CELL, (width - left - 8) / n), tilt = named && 6.6 * most > cell ? -40 : 0;
+  if (named && cell < LETTERS) return matrix_layout(n, longest, width, false);
+  return { named, most, left, cell, tilt, below: (tilt ? 14 + 5 * most : 20) + 18, size: cell * n };
 }
 
 function matrix_cells(svg, e, name, l) {
@@ -369,14 +372,19 @@ function matrix_cells(svg, e, name, l) {
   });
 }
 
+/* Returns a name with at most `most` letters. The middle is left out, because names often differ at their ends. */
+const shortened = (text, most) => text.length <= most ? text
+  : text.slice(0, Math.ceil((most - 1) / 2)) + '…' + text.slice(-Math.floor((most - 1) / 2));
+
+/* Draws the matrix. Returns whether it shows numbers in place of names. */
 function draw_matrix(e, name, judged) {
   const n = e.confusion.length, longest = Math.min(18, Math.max(...e.confusion.map((_, k) => name(k).length)));
   const card = matrix.clientWidth / unit(), room = Math.min(640, (card > 200 ? card : 560) - 34);
   const l = matrix_layout(n, longest, room), { left, size } = l;
-  const width = left + size + 8, height = size + l.below + 6, short = k => name(k).length > 18 ? name(k).slice(0, 17) + '…' : name(k);
+  const width = left + size + 8, height = size + l.below + 6, short = k => shortened(name(k), l.most);
   const svg = shape('svg', { viewBox: `0 0 ${width} ${height}`, class: 'matrix', role: 'img', style: `max-width: calc(var(--chart) * ${width / 16}rem)`,
     'aria-label': `Confusion matrix of ${n} classes after epoch ${e.epoch}; the table beside it has the figures of each class.` });
-  const every = l.named ? 1 : [10, 20, 50, 100, 200].find(m => m * l.cell >= 40) ?? 500;
+  const every = l.named ? 1 : [5, 10, 20, 50, 100, 200].find(m => m * l.cell >= 40) ?? 500;
   matrix_cells(svg, e, name, l);
   e.confusion.forEach((_, i) => {
     if (i % every) return;
@@ -390,6 +398,7 @@ function draw_matrix(e, name, judged) {
     shape('text', { x: 12, y: 6 + size / 2, 'text-anchor': 'middle', class: 'side',
       transform: `rotate(-90 12 ${6 + size / 2})` }, 'true'));
   matrix.replaceChildren(el('figcaption', {}, 'Confusion matrix', el('small', {}, `${judged} rows, epoch ${e.epoch}`)), svg);
+  return !l.named;
 }
 
 function draw_classes(s) {
@@ -398,10 +407,10 @@ function draw_classes(s) {
   if (!e || (draw_classes.drawn === e.confusion && draw_classes.width === matrix.clientWidth)) return;
   Object.assign(draw_classes, { drawn: e.confusion, width: matrix.clientWidth });
   const name = k => names[k] === undefined ? String(k) : names[k];
-  draw_matrix(e, name, s.judged);
+  const numbered = draw_matrix(e, name, s.judged) && names.length > 0;
   const rows = e.confusion.map((row, k) => {
     const most = row.reduce((a, c, i) => i !== k && c > (row[a] ?? 0) ? i : a, -1);
-    return [name(k), number(row.reduce((a, b) => a + b, 0)), number(e.precision[k], 4), number(e.recall[k], 4),
+    return [(numbered ? `${k} ` : '') + name(k), number(row.reduce((a, b) => a + b, 0)), number(e.precision[k], 4), number(e.recall[k], 4),
       most < 0 ? '' : `${name(most)} (${number(row[most])})`];
   });
   classes.replaceChildren(el('figcaption', {}, 'Classes', el('small', {}, `epoch ${e.epoch}`)),
@@ -463,7 +472,7 @@ function facts(s) {
   const { device_model, instruction_set, library } = s.start, given = OWN_DATA[s.data.name] && s.config.data && s.config.data.path;
   const list = [['Run directory', s.live.run_dir], ['Host', s.live.host], ['Command', s.live.command], ['Device', device_model],
     ['Instruction set', instruction_set], ['Library', library],
-    ['Data from', given && given !== s.data.source ? `${given} (read from ${s.data.source})` : s.data.source], ['Checksum', CHECKSUMS[s.data.payload]],
+    ['Data from', given && s.data.source && given !== s.data.source ? `${given} (read from ${s.data.source})` : s.data.source || given], ['Checksum', CHECKSUMS[s.data.payload]],
     ['Started', when(s.start.time)], ['Ended', s.end && when(s.end.time)], ['Elapsed time', s.step ? duration(elapsed(s)) : ''],
     ['Checkpoint', s.end && s.end.checkpoint], ['Verification', last('verified') && `${last('verified').result} (${VERIFIED_BY})`]];
   return el('dl', { class: 'facts' }, ...list.filter(f => f[1]).flatMap(([k, v]) => [el('dt', {}, k), el('dd', {}, v)]));

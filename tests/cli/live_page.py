@@ -555,7 +555,7 @@ def check_small_losses(program, browser):
 
 
 def check_many_classes(program, browser):
-    """Checks the confusion matrix of 1,000 classes, the most that a config can ask for."""
+    """Checks the confusion matrix of 1,000 classes, the most that a config can ask for, and of 20 long names."""
     browser.open(pathlib.Path("run/report.html").resolve().as_uri())
     browser.run("const e = last('eval'); e.confusion = [...Array(1000).keys()].map(i => Array(1000).fill(0).fill(5, i, i + 1)); "
                 "e.precision = e.recall = Array(1000).fill(1); last('run_start').data.class_names = undefined; render()")
@@ -563,6 +563,17 @@ def check_many_classes(program, browser):
     expect(browser, "the rows of 1,000 classes", "classes.querySelectorAll('tbody tr').length", 1000)
     expect(browser, "numbers of classes that do not touch", "(n => n.length > 4 && n.every((b, i) => !i || b.x > n[i - 1].x + n[i - 1].width))"
            "([...matrix.querySelectorAll('text[text-anchor=middle]:not(.side)')].map(t => t.getBBox()))")
+    left = "[...matrix.querySelectorAll('text[text-anchor=end]:not([transform])')]"
+    for width, seventh in ((390, "7 ankle boots of leather 7"), (1280, "ankle boots of leather 7")):
+        resize(browser, width)
+        browser.run("const e = last('eval'); e.confusion = [...Array(20).keys()].map(i => Array(20).fill(0).fill(5, i, i + 1)); "
+                    "last('run_start').data.class_names = [...Array(20).keys()].map(i => 'ankle boots of leather ' + i); render()")
+        expect(browser, f"labels of classes with room on {width} pixels", f"(n => n.length > 3 && n.every((b, i) => b.x >= 16 && "
+               f"(!i || b.y >= n[i - 1].y + 0.8 * n[i - 1].height)))({left}.map(t => t.getBBox()))")
+        expect(browser, f"a name, with the number in place of it on {width} pixels",
+               "classes.querySelectorAll('tbody th')[7].textContent", seventh)
+    expect(browser, "names that differ at their ends", "new Set(Array.from({ length: 20 }, (_, i) => shortened("
+           "'ankle boots of leather ' + i, 12))).size", 20)
 
 
 def check_validation(program, browser):
