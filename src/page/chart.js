@@ -347,12 +347,13 @@ class Chart {
   }
 
   /* Returns the range and the step of the y axis. The top of the axis is above all means and ranges. With the option
-   * of_time, the top is only above the values of 98 % of the time: if two steps are reported together, the second step
+   * of_time, the top is only above the values of 98 % of the time of each curve: if two steps are reported together, the second step
    * seems to have taken no time, and its rate is far too high. */
   scale(drawn) {
     const points = drawn.flatMap(c => c.drawn).filter(p => finite(p.y));
     let lo = Math.min(...points.map(p => p.y));
-    let hi = this.of_time ? quantile(points, 0.98) : Math.max(...points.map(highest));
+    const curves = drawn.map(c => c.drawn.filter(p => finite(p.y))).filter(list => list.length);
+    let hi = this.of_time ? Math.max(...curves.map(list => quantile(list, 0.98))) : Math.max(...points.map(highest));
     if (this.from_zero && lo > 0) lo = 0;
     const step = tick_step(hi - lo || Math.abs(hi) || 1, 5);
     lo = Math.floor(lo / step + 1e-9) * step;

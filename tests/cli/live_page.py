@@ -531,9 +531,17 @@ def check_fast_runs(program, browser):
            "25000,25000,25000; 25000,25000,25000")
     expect(browser, "what the rates are", "charts.rate.figure.querySelector('small').textContent",
            "images/s; steps under 1 ms: means of epochs")
+    resize(browser, 390)
+    expect(browser, "words about the rates in one line on a phone", "charts.rate.figure.querySelector('small').offsetHeight < 30")
+    resize(browser, 1280)
     browser.run("[...document.querySelectorAll('.axes button')].find(b => b.textContent === 'time').click()")
     expect(browser, "ticks of a short time", "[...charts.loss.svg.querySelectorAll('text')].filter(t => "
            "t.getAttribute('y') === '231').length >= 3")
+    write_run("quicker", 1500, name="quicker")
+    rewrite("quicker", lambda r: r["type"] == "epoch" and r.update(seconds=0.002, images_per_s=2500000))
+    open_page(program, browser, "quicker.html", "compare", "quick", "quicker", "--to", "quicker.html")
+    expect(browser, "the rates of a run that took little of the time are within the frame",
+           "charts.rate.svg.querySelectorAll('.beyond').length", 0)
 
 
 def check_small_losses(program, browser):
