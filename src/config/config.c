@@ -433,10 +433,8 @@ static int fail_other(ls_error *err, const ls_config *c, const ls_config_key *ro
     snprintf(key, sizeof key, "%s%s%s", row->object, *row->object ? "." : "", row->key);
     shorten(here, mine, row);
     shorten(there, theirs, row);
-    return ls_config_fail(
-        err, c, key, LS_ECONFIG,
-        "%s: this run was made with %s, not with %s", key, there,
-        here);
+    return ls_config_fail(err, c, key, LS_ECONFIG, "%s: this run was made with %s, not with %s",
+                          key, there, here);
 }
 
 int ls_config_same_recipe(const ls_config *config, int shards, const ls_config *recipe,

@@ -73,7 +73,7 @@ typedef struct ls_inspection {
      * fewer than 2/5 of rows / classes, which is a fifth of the rows of two classes. −1: there is
      * no such class. */
     int rare;
-    uint32_t most_rows; /* rows of the class with the most rows; 0: not counted */
+    uint32_t most_rows;    /* rows of the class with the most rows; 0: not counted */
     const char *rare_name; /* NULL: its name is its number */
     uint32_t rare_rows;
     bool floats;

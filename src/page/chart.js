@@ -20,17 +20,31 @@ function number(x, digits = 0) {
     : '–';
 }
 
-/* Formats a number with about four digits for an axis or a table, such as 1.25 M, 250 k or 0.0012, because there is no
- * room for six digits beside an axis. All numbers of an axis have the unit of `largest`. */
+/* Formats a figure with four decimals. A small one has three significant digits instead, and a large one no decimals. */
+function figure(x) {
+  const size = Math.abs(x);
+  return !finite(x) || !x || (size >= 1e-3 && size < 1e5) ? number(x, 4) : size < 1 ? String(Number(x.toPrecision(3)))
+    : size < 1e15 ? number(x) : exponent(x);
+}
+
+/* Formats a number such as 2.5e-5. */
+const exponent = x => x.toExponential(2).replace(/\.?0*e\+?/, 'e');
+
+/* Formats a number with about four digits for an axis or a table, such as 1.25 M, 250 k, 0.0012 or 2e-5, because there is
+ * no room for six digits beside an axis. All numbers of an axis have the unit of `largest`. */
 function brief(x, digits, largest = x) {
+  const size = Math.abs(largest);
+  if (size >= 1e15 || (size > 0 && size < 1e-3)) return Math.abs(x) < 1e-9 * size ? '0' : exponent(x);
   for (const [unit, factor, from] of [['G', 1e9, 1e9], ['M', 1e6, 1e6], ['k', 1e3, 1e5]])
-    if (Math.abs(largest) >= from && x) return number(x / factor, 2).replace(/\.?0+$/, '') + ' ' + unit;
+    if (size >= from && x) return number(x / factor, 2).replace(/\.?0+$/, '') + ' ' + unit;
   return number(x, digits);
 }
 
 function duration(seconds) {
   if (!finite(seconds)) return '–';
   const s = Math.max(0, Math.round(seconds));
+  if (seconds > 0 && seconds < 1e-3) return number(1e6 * seconds) + ' µs';
+  if (seconds < 0.1) return number(1e3 * seconds) + ' ms';
   if (seconds < 10) return number(seconds, 1) + ' s';
   if (s < 60) return s + ' s';
   if (s < 3600) return Math.floor(s / 60) + ' min ' + s % 60 + ' s';
@@ -38,7 +52,7 @@ function duration(seconds) {
   return Math.floor(s / 86400) + ' d ' + Math.floor(s % 86400 / 3600) + ' h';
 }
 
-const bytes = n => n < 1e6 ? number(n / 1e3, 1) + ' kB' : number(n / 1e6, 1) + ' MB';
+const bytes = n => n < 1e3 ? number(n) + ' bytes' : n < 1e6 ? number(n / 1e3, 1) + ' kB' : number(n / 1e6, 1) + ' MB';
 
 const when = time => time ? time.replace('T', ' ').replace('Z', ' UTC') : '';
 
@@ -76,7 +90,10 @@ addEventListener('keydown', e => {
 show_size();
 
 /* Returns the number of pixels in a unit of a chart: 1, or more with larger type. */
-const unit = () => parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
+function unit() {
+  const style = getComputedStyle(document.documentElement);
+  return parseFloat(style.fontSize) / 16 * parseFloat(style.getPropertyValue('--chart'));
+}
 
 /* Returns whether a record says that a device or a host was lost. A run that repeats a step keeps all devices. */
 const is_loss = r => r.type === 'fault' && r.action !== 'repeat';
@@ -103,7 +120,7 @@ const fold = (title, content, open) => el('details', open ? { open: '' } : {}, e
 /* ---- charts ----------------------------------------------------------------------------------------------- */
 
 /* Sizes of a chart in units of its viewBox. A unit is as many pixels as unit() says. */
-const LEFT = 52, RIGHT = 12, TOP = 12, BOTTOM = 36, HEIGHT = 250, PIXELS = 2, ARROWS = 24;
+const LEFT = 56, RIGHT = 12, TOP = 12, BOTTOM = 36, HEIGHT = 250, PIXELS = 2, ARROWS = 24;
 
 function shape(tag, attributes, text) {
   const node = document.createElementNS('http://www.w3.org/2000/svg', tag);
@@ -190,7 +207,7 @@ function find_twins(curves) {
 
 /* A chart. Options:
  *   title, x_name    texts
- *   digits           number of decimals of a value
+ *   digits           0: values are whole numbers; otherwise as figure() formats them
  *   trim             values have at most four significant digits
  *   x_digits         number of decimals of x; 0: x is a whole number
  *   from_zero        the y axis begins at 0
@@ -330,12 +347,13 @@ class Chart {
   }
 
   /* Returns the range and the step of the y axis. The top of the axis is above all means and ranges. With the option
-   * of_time, the top is only above the values of 98 % of the time: if two steps are reported together, the second step
+   * of_time, the top is only above the values of 98 % of the time of each curve: if two steps are reported together, the second step
    * seems to have taken no time, and its rate is far too high. */
   scale(drawn) {
     const points = drawn.flatMap(c => c.drawn).filter(p => finite(p.y));
     let lo = Math.min(...points.map(p => p.y));
-    let hi = this.of_time ? quantile(points, 0.98) : Math.max(...points.map(highest));
+    const curves = drawn.map(c => c.drawn.filter(p => finite(p.y))).filter(list => list.length);
+    let hi = this.of_time ? Math.max(...curves.map(list => quantile(list, 0.98))) : Math.max(...points.map(highest));
     if (this.from_zero && lo > 0) lo = 0;
     const step = tick_step(hi - lo || Math.abs(hi) || 1, 5);
     lo = Math.floor(lo / step + 1e-9) * step;
@@ -376,7 +394,7 @@ class Chart {
 
   /* Formats a value for the legend and the cursor. */
   text_of(y) {
-    return this.trim && finite(y) ? String(Number(y.toPrecision(4))) : number(y, this.digits);
+    return this.trim && finite(y) ? String(Number(y.toPrecision(4))) : this.digits === 0 ? number(y) : figure(y);
   }
 
   key_of(c, y) {
@@ -432,7 +450,7 @@ class Chart {
     if (ticks(step) < 3) step = Math.max(least, finer(step));
     for (let v = y.lo; v <= y.hi + y.step / 2; v += y.step)
       list.push(shape('path', { class: 'grid', d: `M${LEFT} ${this.Y(v)}H${this.width - RIGHT}` }),
-        shape('text', { x: LEFT - 8, y: this.Y(v) + 4, 'text-anchor': 'end' }, brief(v, digits, y.hi)));
+        shape('text', { x: LEFT - 8, y: this.Y(v) + 4, 'text-anchor': 'end' }, brief(v, digits, Math.max(-y.lo, y.hi))));
     list.push(shape('path', { class: 'axis', d: `M${LEFT} ${bottom}H${this.width - RIGHT}` }));
     for (let v = Math.ceil(x0 / step) * step; v <= x1; v += step)
       list.push(shape('path', { class: 'axis', d: `M${this.X(v)} ${bottom}v4` }),

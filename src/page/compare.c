@@ -48,6 +48,13 @@ static void put_number(char out[TEXT], const char *format, double value)
         snprintf(out, TEXT, format, value);
 }
 
+/* Returns the format of a metric or a loss: four decimals, or three significant digits if it is
+ * small. */
+static const char *format_of(double value)
+{
+    return value != 0 && fabs(value) < 1e-3 ? "%.3g" : "%.4f";
+}
+
 static void format_time(char out[TEXT], double s)
 {
     out[0] = '\0';
@@ -55,8 +62,12 @@ static void format_time(char out[TEXT], double s)
         snprintf(out, TEXT, "%.0f h %02.0f min", floor(s / 3600), floor(fmod(s, 3600) / 60));
     else if (s >= 60)
         snprintf(out, TEXT, "%.0f min %02.0f s", floor(s / 60), floor(fmod(s, 60)));
-    else if (s > 0)
+    else if (s >= 0.1)
         snprintf(out, TEXT, "%.1f s", s);
+    else if (s >= 1e-3)
+        snprintf(out, TEXT, "%.0f ms", 1e3 * s);
+    else if (s > 0)
+        snprintf(out, TEXT, "%.0f µs", 1e6 * s);
 }
 
 static void format_state(char out[TEXT], const ls_run_facts *f)
@@ -95,10 +106,10 @@ static void format_figure(char out[TEXT], enum figure what, const ls_run_facts *
     out[0] = '\0';
     switch (what) {
     case STATE: format_state(out, f); break;
-    case VALUE: put_number(out, "%.4f", f->value); break;
-    case BEST: put_number(out, "%.4f", f->best); break;
-    case LOSS: put_number(out, "%.4f", f->loss); break;
-    case TRAIN_LOSS: put_number(out, "%.4f", f->train_loss); break;
+    case VALUE: put_number(out, format_of(f->value), f->value); break;
+    case BEST: put_number(out, format_of(f->best), f->best); break;
+    case LOSS: put_number(out, format_of(f->loss), f->loss); break;
+    case TRAIN_LOSS: put_number(out, format_of(f->train_loss), f->train_loss); break;
     case EPOCHS: snprintf(out, TEXT, "%d of %d", f->epochs, f->of_epochs); break;
     case STEPS: snprintf(out, TEXT, "%llu", (unsigned long long)f->steps); break;
     case RATE: put_number(out, "%.0f", f->rate); break;
@@ -415,7 +426,9 @@ bool ls_compared_same(char out[LS_COMPARED * 3], const ls_comparison *c, int run
  * the table. */
 static double shown(const ls_comparison *c, int run)
 {
-    return round(c->facts[run].value * 1e4) / 1e4;
+    const double value = c->facts[run].value, size = fabs(value);
+    const double scale = size > 0 && size < 1e-3 ? pow(10, 2 - floor(log10(size))) : 1e4;
+    return round(value * scale) / scale;
 }
 
 /* Returns the number of rows on which a run is evaluated; 0: not known. */
@@ -487,27 +500,29 @@ static bool one_is_running(const ls_comparison *c)
 
 bool ls_compared_verdict(char out[LS_VERDICT], const ls_comparison *c)
 {
-    char letters[LS_COMPARED * 3];
+    char letters[LS_COMPARED * 3], text[TEXT];
     if (!can_be_ranked(c) ||
         (ls_compared_same(letters, c, 0) && strlen(letters) == 3 * (size_t)c->count - 2))
         return false;
     const int best = best_run(c, NAN);
     const double value = shown(c, best), rows = rows_of(c, best);
     const int second = best_run(c, value), ties = put_letters(letters, c, value);
+    put_number(text, format_of(value), value);
     size_t used =
-        (size_t)snprintf(out, LS_VERDICT, "%s%s %s the %s %s %s, %.4f",
+        (size_t)snprintf(out, LS_VERDICT, "%s%s %s the %s %s %s, %.20s",
                          one_is_running(c) ? "So far " : "", letters, ties > 1 ? "have" : "has",
                          second < 0     ? "same"
                          : c->count > 2 ? "best"
                                         : "better",
-                         c->facts[0].judged, ls_metric_title(c->facts[0].metric), value);
+                         c->facts[0].judged, ls_metric_title(c->facts[0].metric), text);
     if (second < 0) {
         snprintf(out + used, LS_VERDICT - used, ".");
         return true;
     }
     const double other = shown(c, second), by = fabs(value - other);
     put_letters(letters, c, other);
-    used += (size_t)snprintf(out + used, LS_VERDICT - used, ": %.4f %s than %s.", by,
+    put_number(text, format_of(fmax(fabs(value), fabs(other))), by);
+    used += (size_t)snprintf(out + used, LS_VERDICT - used, ": %.20s %s than %s.", text,
                              value > other ? "more" : "less", letters);
     if (c->facts[0].metric == LS_METRIC_ACCURACY && rows > 0 && by <= chance(value, other, rows))
         snprintf(out + used, LS_VERDICT - used,

@@ -51,6 +51,9 @@ const axes = {
 };
 let axis = 'step';
 
+/* Returns the seconds of training of the run that took longest. */
+const longest = list => Math.max(...list.map(run => run.steps.map(axes.time.of(run)).at(-1) || 0));
+
 /* Returns a point for each step record of a run. `of` returns the value and the weight of a record. */
 function step_points(run, of) {
   const x = axes[axis].of(run), list = [];
@@ -106,13 +109,15 @@ const charts = {
   norm: chart('Gradient norm', { from_zero: true, trim: true, view: by_step }),
   rate: chart('Throughput', { digits: 0, from_zero: true, of_time: true, view: by_step }),
 };
+/* The charts above the tables, so that a first screen shows how the runs went. */
+const results = [charts.metric, charts.test_loss];
 const has_norms = () => runs.some(r => r.steps.some(s => finite(s.grad_norm)));
 const METRICS = { accuracy: 'test_accuracy', 'R²': 'test_r2', AUC: 'test_auc' };
 const LOSSES = { 'mean abs. error': 'test_mae', 'Huber loss': 'test_huber', 'pinball loss': 'test_pinball', deviance: 'test_deviance' };
 const common = (key, otherwise) => runs.every(r => r[key] === runs[0][key]) ? runs[0][key] : otherwise;
 
 function draw() {
-  const shown = runs.filter(r => r.shown), { name, digits } = axes[axis];
+  const shown = runs.filter(r => r.shown), { name } = axes[axis], digits = axis === 'time' && longest(shown) < 10 ? 3 : axes[axis].digits;
   const curves = (points, more) => shown.map(r => ({ name: r.short, colour: r.colour, line: true, points: points(r), ...more }));
   const epochs = key => r => [...r.epochs.values()].filter(e => finite(e[key(r)])).map(e => point(e.epoch, e[key(r)]));
   const judged = capital(common('judged', 'evaluation'));
@@ -167,12 +172,16 @@ function axis_buttons() {
 /* Returns the letter of a run with its colour. The name is too long for the head of a column. */
 const letter = r => el('span', { class: 'key ' + r.colour, title: r.path }, el('i', {}), r.letter);
 
+/* The figures that are whole numbers. */
+const COUNTS = ['steps', 'rows/s', 'parameters'];
+
 /* Returns a table with a column for each run. On a narrow screen, page.css shows the cells of a row one after another
  * below the row's name, each with its letter from `data-run`. */
 function compared(title, config, none) {
   const some = rows.filter(r => r.config === config);
   if (!some.length) return el('figure', {}, el('figcaption', {}, title), el('p', { class: 'none' }, none));
-  const made = table(['', ...runs.map(letter)], some.map(r => [r.name, ...r.values.map(v => v || '–')]));
+  const text = (v, name) => !v ? '–' : !config && COUNTS.includes(name) ? number(Number(v)) : v;
+  const made = table(['', ...runs.map(letter)], some.map(r => [r.name, ...r.values.map(v => text(v, r.name))]));
   for (const row of made.querySelectorAll('tbody tr'))
     row.querySelectorAll('td').forEach((cell, i) => { cell.dataset.run = runs[i].letter; cell.classList.add(runs[i].colour); });
   return el('figure', {}, el('figcaption', {}, title), made);
@@ -190,10 +199,12 @@ document.getElementById('main').append(big_link,
   synthetic ? el('p', { class: 'note loud', role: 'note' }, el('strong', {}, 'SYNTHETIC DATA.'),
     ' The images of at least one run were made up by the program: these results say nothing of real data.') : '',
   el('p', { class: 'runs' }, ...run_buttons()),
+  el('section', { class: 'charts curves' }, ...results.map(c => c.figure)),
   el('section', { class: runs.length > 2 ? 'charts tables several' : 'charts tables' }, compared('Final figures', false, ''),
     compared('What the configs differ in', true, 'The configs are equal.')),
   axis_buttons(),
-  el('section', { class: 'charts curves' }, ...Object.values(charts).filter(c => c !== charts.norm || has_norms()).map(c => c.figure)),
+  el('section', { class: 'charts curves' }, ...Object.values(charts).filter(c => !results.includes(c) && (c !== charts.norm || has_norms()))
+    .map(c => c.figure)),
   el('p', { class: 'hint', id: 'hint' }, ...hint()));
 draw();
 new ResizeObserver(() => Object.values(charts).forEach(c => c.draw())).observe(document.querySelector('.curves'));

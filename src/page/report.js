@@ -84,9 +84,9 @@ function progress(s) {
   const evaluations = s.epochs.filter(e => finite(e.eval_s));
   const evaluation = evaluations.length ? sum(evaluations, e => e.eval_s) / evaluations.length : 0;
   const left = (total - s.step) * pace + evaluation * Math.max(0, total_epochs - evaluations.length);
-  const spent = s.end && s.start.time && !s.events.some(r => r.type === 'resume')
-    ? (Date.parse(s.end.time) - Date.parse(s.start.time)) / 1000
-    : sum(run.steps, seconds) + sum(evaluations, e => e.eval_s);
+  const computing = sum(run.steps, seconds) + sum(evaluations, e => e.eval_s);
+  const spent = s.end && s.start.time && !s.events.some(r => r.type === 'resume') /* the records' times are whole seconds */
+    ? Math.max((Date.parse(s.end.time) - Date.parse(s.start.time)) / 1000, computing) : computing;
   return { total_epochs, total, left, spent, share: total > 0 ? Math.min(1, s.step / total) : NaN };
 }
 
@@ -112,13 +112,16 @@ function heading(s) {
     el('p', { class: 'sub' }, facts.join(' · ') || 'Data and devices are being opened; the figures follow.')];
 }
 
+/* The origin of the result of `trainer verify`. Whoever gave away the run's directory can have written the file. */
+const VERIFIED_BY = 'according to verified.json in the run’s directory';
+
 /* Returns a mark that says what `trainer verify` found, or null. */
 function verified() {
   const v = last('verified');
   if (!v) return null;
   const [kind, text] = !v.holds ? ['failed', 'NOT verified'] : v.result.startsWith('verified') ? ['finished', 'verified']
     : ['unknown', 'not refuted'];
-  return el('span', { class: 'state ' + kind, title: v.result }, text);
+  return el('span', { class: 'state ' + kind, title: `${v.result} (${VERIFIED_BY})` }, text);
 }
 
 /* Shows the hash of the weights. The element stays in the page, so that a new record does not end the user's selection. */
@@ -144,13 +147,26 @@ function event_note(r) {
     return note(`After step ${number(r.step)} host ${r.host} was admitted.`, `Devices: ${r.devices.join(', ')}.`);
   if (r.type === 'failed_arrival') return note(`After step ${number(r.step)} host ${r.host} was not admitted.`, r.error);
   if (r.type === 'nonfinite')
-    return note(`Step ${number(r.step)} was not applied.`,
-      `The loss of shard ${r.shard}, on worker ${r.worker}, was not finite.`);
+    return r.until > r.step
+      ? note(`Steps ${number(r.step)} to ${number(r.until)} were not applied.`, 'Their losses were not finite.')
+      : note(`Step ${number(r.step)} was not applied.`, `The loss of shard ${r.shard}, on worker ${r.worker}, was not finite.`);
   return note(`Step ${number(r.step)}: ${r.worker < 0 ? 'host' : `worker ${r.worker},`} ${r.device}${r.worker < 0 ? '' : ','} failed:`,
     `${r.error} (${r.action}; devices left: ${r.devices_left})`);
 }
 
-const EVENTS_SHOWN = 16;
+/* Largest number of events whose notes are shown in full, and of notes; the notes of more events are folded. */
+const EVENTS_OPEN = 5, EVENTS_SHOWN = 100;
+
+/* Returns the events with one of steps `step` to `until` in place of those of successive steps that were not applied. */
+function merged(events) {
+  const list = [];
+  for (const r of events) {
+    const before = list.at(-1);
+    if (r.type === 'nonfinite' && before?.type === r.type && r.step - before.until <= 1) before.until = r.step;
+    else list.push(r.type === 'nonfinite' ? { ...r, until: r.step } : r);
+  }
+  return list;
+}
 
 function notes(s) {
   const status = s.end ? s.end.status : '', list = [];
@@ -175,8 +191,12 @@ function notes(s) {
   if (run.cut)
     list.push(note('Cut off.',
       `The last record, line ${run.cut} of metrics.jsonl, is incomplete and is not shown.`));
-  list.push(...s.events.slice(0, EVENTS_SHOWN).map(event_note));
-  if (s.events.length > EVENTS_SHOWN) list.push(note('More events.', 'metrics.jsonl contains all of them.'));
+  const events = merged(s.events), told = events.slice(0, EVENTS_SHOWN).map(event_note);
+  if (events.length > EVENTS_SHOWN)
+    told.push(note('More events:', `metrics.jsonl contains ${number(events.length - EVENTS_SHOWN)} further ones.`));
+  if (events.length <= EVENTS_OPEN) return [...list, ...told];
+  const before = places.notes.querySelector('details'); /* stays as the user has left it */
+  list.push(fold(`${number(events.length)} events`, el('div', {}, ...told), before && before.open));
   return list;
 }
 
@@ -185,7 +205,7 @@ const breakable = text => String(text).split(/(?<=_)/).flatMap((t, i) => i ? [el
 
 function tile(name, value, unit, ...details) {
   return el('dl', { class: 'tile' }, el('dt', {}, name),
-    el('dd', /[a-z]/i.test(value) ? { class: 'name' } : {}, ...breakable(value), unit ? el('small', {}, ' ' + unit) : null),
+    el('dd', /[a-z]/i.test(value) ? { class: 'name' } : {}, ...breakable(value), unit && value !== '–' ? el('small', {}, ' ' + unit) : null),
     ...details.filter(Boolean).map(d => typeof d === 'string' ? el('dd', { class: 'detail' }, d) : d));
 }
 
@@ -195,11 +215,11 @@ function metric_tile(s) {
   if (!newest)
     return tile(`${capital(s.judged)} ${name}`, '–', '', 'no evaluation yet');
   const best = s.tested.reduce((a, e) => (s.metric.loss ? e[key] < a[key] : e[key] > a[key]) ? e : a); /* of equal values the first, as in checkpoint.best */
-  const others = OTHERS.filter(([k]) => k !== key && finite(newest[k])).map(([k, n]) => `${n} ${number(newest[k], 4)}`);
-  return tile(`${capital(s.judged)} ${name}`, number(newest[key], 4), '',
-    [`after epoch ${newest.epoch}, loss ${number(newest.test_loss, 4)}`, ...others].join(', ')
-      + (best === newest ? '' : `; best ${number(best[key], 4)} after epoch ${best.epoch}`),
-    epoch && `training: ${number(epoch[trained], 4)}, mean over the steps of epoch ${epoch.epoch}`);
+  const others = OTHERS.filter(([k]) => k !== key && finite(newest[k])).map(([k, n]) => `${n} ${figure(newest[k])}`);
+  return tile(`${capital(s.judged)} ${name}`, figure(newest[key]), '',
+    [`after epoch ${newest.epoch}, loss ${figure(newest.test_loss)}`, ...others].join(', ')
+      + (best === newest ? '' : `; best ${figure(best[key])} after epoch ${best.epoch}`),
+    epoch && `training: ${figure(epoch[trained])}, mean over the steps of epoch ${epoch.epoch}`);
 }
 
 function progress_tile(s) {
@@ -207,7 +227,7 @@ function progress_tile(s) {
   const bar = el('dd', { class: 'bar ' + kind, role: 'progressbar', 'aria-label': 'steps done', 'aria-valuemin': 0,
     'aria-valuemax': 100, 'aria-valuenow': percent }, el('i', {}));
   bar.firstChild.style.width = (finite(s.share) ? 100 * s.share : 0) + '%'; /* set by script: the page's policy allows that */
-  const done = s.epochs.filter(e => finite(e.seconds)).length;
+  const newest = s.epochs.findLast(e => finite(e.seconds)), done = newest ? newest.epoch : 0; /* records of earlier ones can be missing */
   const time = kind === 'running' && s.step ? `${duration(s.spent)} so far · about ${duration(s.left)} left` : s.step ? `took ${duration(s.spent)}` : '';
   return tile('Progress', percent, '%' + (time ? ' · ' + time : ''), bar,
     `epochs: ${number(done)} of ${number(s.total_epochs)} · steps: ${number(s.step)} of ${number(s.total)}`);
@@ -222,9 +242,12 @@ function devices_now(s) {
   return (s.end && s.end.devices) || now;
 }
 
+/* Returns the events that changed the number of devices. */
+const device_changes = s => s.events.filter(r => is_loss(r) || r.type === 'arrival');
+
 function devices_tile(s) {
   const now = devices_now(s), first = (s.start.devices || []).length;
-  const changes = s.events.filter(r => is_loss(r) || r.type === 'arrival').map(r => event_of(r).text);
+  const changes = device_changes(s).map(r => event_of(r).text);
   return tile('Devices', number(now.length), changes.length ? `${s.end ? 'at the end' : 'now'}, ${number(first)} at the start` : '',
     now.length > 8 ? now.slice(0, 7).join(', ') + ', …' : now.join(', '),
     ...changes.slice(0, 3), changes.length > 3 && `${changes.length - 3} further changes`);
@@ -249,7 +272,8 @@ function tiles(s) {
     tile('Parameters', number(a.parameters), '',
       `${bytes(a.parameter_bytes)}; ${bytes(a.device_bytes)} on a device`),
     tile('Minibatch', number(a.batch_size), s.rows,
-      `${number(a.batch_per_device)} per device, ${number(a.shards)} ${a.shards === 1 ? 'shard' : 'shards'}`),
+      `${number(a.batch_per_device)} per device${device_changes(s).length ? ' at the start' : ''}, ${number(a.shards)} ${
+        a.shards === 1 ? 'shard' : 'shards'}`),
   ];
 }
 
@@ -316,19 +340,22 @@ function draw_charts(s) {
 
 /* The confusion matrix of the newest evaluation: a row for each true class, a column for each predicted class. The
  * intensity of a cell is the square root of its share of the row, so that a few errors are visible beside many correct
- * predictions. Up to NAMED classes the matrix shows names and counts; with more classes it shows the number of every
- * tenth class. */
-const NAMED = 24, CELL = 46, matrix = el('figure', {}), classes = el('figure', {});
+ * predictions. Up to NAMED classes the matrix shows names and counts; with more classes it shows the numbers of
+ * some classes. */
+const NAMED = 24, CELL = 46, LETTERS = 13, matrix = el('figure', {}), classes = el('figure', {});
 
-/* Returns the sizes of a matrix of n classes that is at most `width` pixels wide. `longest`: length of the longest name. */
-function matrix_layout(n, longest, width) {
-  const named = n <= NAMED, left = (named ? Math.min(0.32 * width, 14 + 6.6 * longest) : 34) + 20;
-  const cell = Math.min(CELL, (width - left - 8) / n), tilt = named && 6.6 * longest > cell ? -40 : 0;
-  return { named, left, cell, tilt, below: (tilt ? Math.min(0.26 * width, 14 + 5 * longest) : 20) + 18, size: cell * n };
+/* Returns the sizes of a matrix of n classes that is at most `width` pixels wide. `longest`: length of the longest name.
+ * Names have at most `most` letters, and numbers stand for them where a row is too low for letters. */
+function matrix_layout(n, longest, width, named = n <= NAMED) {
+  const most = Math.min(longest, Math.floor(Math.min(0.32 * width / 6.6, 0.26 * width / 5)));
+  const left = (named ? 14 + 6.6 * most : 34) + 20;
+  const cell = Math.min(CELL, (width - left - 8) / n), tilt = named && 6.6 * most > cell ? -40 : 0;
+  if (named && cell < LETTERS) return matrix_layout(n, longest, width, false);
+  return { named, most, left, cell, tilt, below: (tilt ? 14 + 5 * most : 20) + 18, size: cell * n };
 }
 
 function matrix_cells(svg, e, name, l) {
-  const digits = Math.max(...e.confusion.flat().map(c => String(c).length)), font = Math.min(13, (l.cell - 2) / (0.58 * digits));
+  const digits = String(e.confusion.flat().reduce((a, c) => Math.max(a, c))).length, font = Math.min(13, (l.cell - 2) / (0.58 * digits));
   e.confusion.forEach((row, i) => {
     const all = row.reduce((a, b) => a + b, 0), y = 6 + i * l.cell;
     row.forEach((count, k) => {
@@ -345,16 +372,22 @@ function matrix_cells(svg, e, name, l) {
   });
 }
 
+/* Returns a name with at most `most` letters. The middle is left out, because names often differ at their ends. */
+const shortened = (text, most) => text.length <= most ? text
+  : text.slice(0, Math.ceil((most - 1) / 2)) + '…' + text.slice(-Math.floor((most - 1) / 2));
+
+/* Draws the matrix. Returns whether it shows numbers in place of names. */
 function draw_matrix(e, name, judged) {
   const n = e.confusion.length, longest = Math.min(18, Math.max(...e.confusion.map((_, k) => name(k).length)));
   const card = matrix.clientWidth / unit(), room = Math.min(640, (card > 200 ? card : 560) - 34);
   const l = matrix_layout(n, longest, room), { left, size } = l;
-  const width = left + size + 8, height = size + l.below + 6, short = k => name(k).length > 18 ? name(k).slice(0, 17) + '…' : name(k);
-  const svg = shape('svg', { viewBox: `0 0 ${width} ${height}`, class: 'matrix', role: 'img', style: `max-width: ${width / 16}rem`,
+  const width = left + size + 8, height = size + l.below + 6, short = k => shortened(name(k), l.most);
+  const svg = shape('svg', { viewBox: `0 0 ${width} ${height}`, class: 'matrix', role: 'img', style: `max-width: calc(var(--chart) * ${width / 16}rem)`,
     'aria-label': `Confusion matrix of ${n} classes after epoch ${e.epoch}; the table beside it has the figures of each class.` });
+  const every = l.named ? 1 : [5, 10, 20, 50, 100, 200].find(m => m * l.cell >= 40) ?? 500;
   matrix_cells(svg, e, name, l);
   e.confusion.forEach((_, i) => {
-    if (!l.named && i % 10) return;
+    if (i % every) return;
     const middle = (i + 0.5) * l.cell, x = left + middle, foot = size + (l.tilt ? 16 : 20);
     svg.append(shape('text', { x: left - 6, y: 6 + middle + 4, 'text-anchor': 'end' }, l.named ? short(i) : i),
       shape('text', { x, y: foot, 'text-anchor': l.tilt ? 'end' : 'middle', transform: `rotate(${l.tilt} ${x} ${foot})` },
@@ -365,6 +398,7 @@ function draw_matrix(e, name, judged) {
     shape('text', { x: 12, y: 6 + size / 2, 'text-anchor': 'middle', class: 'side',
       transform: `rotate(-90 12 ${6 + size / 2})` }, 'true'));
   matrix.replaceChildren(el('figcaption', {}, 'Confusion matrix', el('small', {}, `${judged} rows, epoch ${e.epoch}`)), svg);
+  return !l.named;
 }
 
 function draw_classes(s) {
@@ -373,10 +407,10 @@ function draw_classes(s) {
   if (!e || (draw_classes.drawn === e.confusion && draw_classes.width === matrix.clientWidth)) return;
   Object.assign(draw_classes, { drawn: e.confusion, width: matrix.clientWidth });
   const name = k => names[k] === undefined ? String(k) : names[k];
-  draw_matrix(e, name, s.judged);
+  const numbered = draw_matrix(e, name, s.judged) && names.length > 0;
   const rows = e.confusion.map((row, k) => {
     const most = row.reduce((a, c, i) => i !== k && c > (row[a] ?? 0) ? i : a, -1);
-    return [name(k), number(row.reduce((a, b) => a + b, 0)), number(e.precision[k], 4), number(e.recall[k], 4),
+    return [(numbered ? `${k} ` : '') + name(k), number(row.reduce((a, b) => a + b, 0)), number(e.precision[k], 4), number(e.recall[k], 4),
       most < 0 ? '' : `${name(most)} (${number(row[most])})`];
   });
   classes.replaceChildren(el('figcaption', {}, 'Classes', el('small', {}, `epoch ${e.epoch}`)),
@@ -394,13 +428,16 @@ const phase_key = (name, i) => el('span', { class: 'key c' + (i + 1) }, el('i', 
 const times = el('figure', {});
 
 function draw_times() {
-  const t = run.times, caption = el('figcaption', {}, 'Where a step’s time goes', el('small', {}, 'ms, mean'));
+  const t = run.times, unit = el('small', {}), caption = el('figcaption', {}, 'Where a step’s time goes', unit);
   if (!t || !t.workers.length) return times.replaceChildren(caption, el('p', { class: 'none' }, 'No times were recorded.'));
-  const rows = t.workers.map(w => PHASES.map(([key]) => 1e3 * (w[key] || 0) / t.steps));
+  const per_step = t.workers.map(w => PHASES.map(([key]) => (w[key] || 0) / t.steps));
+  const micro = per_step.flat().every(seconds => seconds < 1e-4), name = micro ? 'µs' : 'ms';
+  const rows = per_step.map(r => r.map(seconds => (micro ? 1e6 : 1e3) * seconds));
+  unit.textContent = name + ', mean';
   const longest = Math.max(...rows.map(r => r.reduce((a, b) => a + b, 0))) || 1;
-  const bar = (r, w) => el('span', { class: 'row' }, ...r.map((ms, i) => {
-    const part = el('i', { class: 'c' + (i + 1), title: `worker ${w}, ${PHASES[i][1]}: ${number(ms, 2)} ms` });
-    part.style.width = 100 * ms / longest + '%';
+  const bar = (r, w) => el('span', { class: 'row' }, ...r.map((time, i) => {
+    const part = el('i', { class: 'c' + (i + 1), title: `worker ${w}, ${PHASES[i][1]}: ${number(time, 2)} ${name}` });
+    part.style.width = 100 * time / longest + '%';
     return part;
   }).filter((_, i) => r[i] > 0));
   times.replaceChildren(caption,
@@ -425,7 +462,7 @@ function epoch_table(s) {
     ['test_accuracy', s.judged + ' accuracy'], ...OTHERS.map(([k, n]) => [k, s.judged + ' ' + n])];
   const some = all.filter(([k]) => k.endsWith('loss') || s.epochs.some(e => finite(e[k])));
   return table(['epoch', ...some.map(m => m[1]), 'seconds'],
-    s.epochs.map(e => [e.epoch, ...some.map(([k]) => number(e[k], 4)), number(e.seconds, 2)]));
+    s.epochs.map(e => [e.epoch, ...some.map(([k]) => figure(e[k])), number(e.seconds, 2)]));
 }
 
 const CHECKSUMS = { published: 'that of the published files', differs: 'differs from that of the published files',
@@ -435,9 +472,9 @@ function facts(s) {
   const { device_model, instruction_set, library } = s.start, given = OWN_DATA[s.data.name] && s.config.data && s.config.data.path;
   const list = [['Run directory', s.live.run_dir], ['Host', s.live.host], ['Command', s.live.command], ['Device', device_model],
     ['Instruction set', instruction_set], ['Library', library],
-    ['Data from', given && given !== s.data.source ? `${given} (read from ${s.data.source})` : s.data.source], ['Checksum', CHECKSUMS[s.data.payload]],
+    ['Data from', given && s.data.source && given !== s.data.source ? `${given} (read from ${s.data.source})` : s.data.source || given], ['Checksum', CHECKSUMS[s.data.payload]],
     ['Started', when(s.start.time)], ['Ended', s.end && when(s.end.time)], ['Elapsed time', s.step ? duration(elapsed(s)) : ''],
-    ['Checkpoint', s.end && s.end.checkpoint], ['Verification', (last('verified') || {}).result]];
+    ['Checkpoint', s.end && s.end.checkpoint], ['Verification', last('verified') && `${last('verified').result} (${VERIFIED_BY})`]];
   return el('dl', { class: 'facts' }, ...list.filter(f => f[1]).flatMap(([k, v]) => [el('dt', {}, k), el('dd', {}, v)]));
 }
 
@@ -497,7 +534,7 @@ function draw_samples(s) {
 
 /* ---- the page --------------------------------------------------------------------------------------------- */
 
-const places = { head: part('header', ''), hash: el('p', { class: 'sub' }), notes: part('div', ''), first: part('section', 'first'),
+const places = { head: part('header', ''), hash: el('p', { class: 'sub' }), notes: part('div', 'notes'), first: part('section', 'first'),
   tiles: part('section', 'tiles'), workers: part('section', 'workers'), epochs: part('div', ''), facts: part('div', ''),
   config: el('pre', { tabindex: 0 }) };
 

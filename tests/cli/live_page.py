@@ -450,8 +450,138 @@ def check_columns(program, browser, shots):
                    "new Set([...document.querySelectorAll('.tables thead th, .tables td')].filter(c => c.offsetWidth).map(c => "
                    "c.tagName === 'TH' ? c.innerText.trim() : getComputedStyle(c, '::before').content.replace(/\\W|none/g, '')"
                    ").filter(Boolean)).size", count)
+            if width >= 1280:
+                expect(browser, f"curves of {count} runs on the first screen of {width} pixels",
+                       "[charts.metric, charts.test_loss].every(c => c.figure.getBoundingClientRect().bottom + scrollY <= innerHeight)")
             if shots:
                 browser.screenshot(shots / f"columns_{count}_{width}.png")
+
+
+def contrast(text, ground, fill=(0, 0, 0), opacity=0):
+    """Returns the contrast of a text on a ground with a translucent fill, as the Web Content Accessibility Guidelines
+    define it. Colours are CSS texts such as "rgb(1, 2, 3)"."""
+    def rgb(colour):
+        return [float(n) for n in re.findall(r"[\d.]+", colour)[:3]] if isinstance(colour, str) else colour
+
+    def luminance(colour):
+        parts = [n / 255 / 12.92 if n / 255 <= 0.04045 else ((n / 255 + 0.055) / 1.055) ** 2.4 for n in colour]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+    mixed = [opacity * f + (1 - opacity) * g for f, g in zip(rgb(fill), rgb(ground))]
+    low, high = sorted(luminance(c) for c in (rgb(text), mixed))
+    return (high + 0.05) / (low + 0.05)
+
+
+def check_contrast(program, browser):
+    """Checks that small texts in coloured places can be read, on a light and on a dark page."""
+    for page, width, what in (
+            ("run/report.html", 1280, "[...document.querySelectorAll('.matrix g text')].map(t => (r => [getComputedStyle(t).fill, "
+             "getComputedStyle(matrix).backgroundColor, getComputedStyle(r).fill, +r.getAttribute('fill-opacity')])(t.previousSibling))"),
+            ("columns.html", 390, "[...document.querySelectorAll('.tables td')].map(c => [getComputedStyle(c, '::before').color, "
+             "getComputedStyle(c.closest('figure')).backgroundColor])"),
+            ("lossy/report.html", 1280, "[...charts.loss.svg.querySelectorAll('.event text')].map(t => [getComputedStyle(t).fill, "
+             "getComputedStyle(charts.loss.figure).backgroundColor])")):
+        for scheme in ("light", "dark"):
+            browser.cdp("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+            browser.open(pathlib.Path(page).resolve().as_uri())
+            resize(browser, width)
+            found = browser.run(f"return {what}")
+            if not found or min(contrast(*f) for f in found) < 4.5:
+                fail(f"{page}, {scheme}: texts with a contrast of {sorted(round(contrast(*f), 1) for f in found)[:3]}")
+    browser.cdp("Emulation.setEmulatedMedia", {"features": []})
+
+
+def rewrite(run, change):
+    """Calls `change` with each record of a run, and writes the changed records."""
+    path = pathlib.Path(run, "metrics.jsonl")
+    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for record in records:
+        change(record)
+    path.write_text("".join(json.dumps(r, separators=(",", ":")) + "\n" for r in records), encoding="utf-8")
+
+
+def check_magnitudes(program, browser):
+    """Checks that figures and axes of very small and very large values can be read."""
+    write_run("small", 1000, name="small", loss="mse")
+    append("small", {"type": "eval", "epoch": 2, "test_loss": 3.1234e-5, "test_r2": -12345.678, "test_mae": 1234567.891, "seconds": 1})
+
+    def smaller(record):
+        if record["type"] == "step":
+            record.update(lr=1e-5 * (1 - record["step"] / 2000), loss=4e-5 * record["loss"])
+    rewrite("small", smaller)
+    append("small", {"type": "eval", "epoch": 1, "test_loss": 3.5e-5, "test_r2": -3.5, "test_mae": 1, "seconds": 1})
+    open_page(program, browser, "small/report.html", "report", "small")
+    expect(browser, "room for each label beside its axis",
+           "[...document.querySelectorAll('figure svg text')].filter(t => t.getBBox().x < 0).map(t => t.textContent).join()", "")
+    expect(browser, "labels of small values", "[charts.loss, charts.lr].every(c => [...c.svg.querySelectorAll('text')].some(t => "
+           "/^[1-9](\\.\\d+)?e-\\d$/.test(t.textContent)))")
+    expect(browser, "figures of small and large values", "['0.0000312', '1,234,568', '-12,345.6780', '0.000005'].filter(t => "
+           "!document.body.innerText.includes(t)).join()", "")
+    rewrite("small", lambda r: r["type"] == "step" and r.update(loss=1e30 * r["loss"]))
+    open_page(program, browser, "small/report.html", "report", "small")
+    expect(browser, "room for labels of huge values",
+           "[...charts.loss.svg.querySelectorAll('text')].filter(t => t.getBBox().x < 0).map(t => t.textContent).join()", "")
+
+
+def check_fast_runs(program, browser):
+    """Checks the comparison of runs whose steps take less than a millisecond."""
+    write_run("quick", 1500, name="quick")
+    rewrite("quick", lambda r: r["type"] == "epoch" and r.update(seconds=0.2, images_per_s=25000))
+    open_page(program, browser, "quick.html", "compare", "quick", "quick", "--to", "quick.html")
+    expect(browser, "the rates of epochs", "charts.rate.curves.map(c => c.points.map(p => p.y).join()).join('; ')",
+           "25000,25000,25000; 25000,25000,25000")
+    expect(browser, "what the rates are", "charts.rate.figure.querySelector('small').textContent",
+           "images/s; steps under 1 ms: means of epochs")
+    resize(browser, 390)
+    expect(browser, "words about the rates in one line on a phone", "charts.rate.figure.querySelector('small').offsetHeight < 30")
+    resize(browser, 1280)
+    browser.run("[...document.querySelectorAll('.axes button')].find(b => b.textContent === 'time').click()")
+    expect(browser, "ticks of a short time", "[...charts.loss.svg.querySelectorAll('text')].filter(t => "
+           "t.getAttribute('y') === '231').length >= 3")
+    write_run("quicker", 1500, name="quicker")
+    rewrite("quicker", lambda r: r["type"] == "epoch" and r.update(seconds=0.002, images_per_s=2500000))
+    open_page(program, browser, "quicker.html", "compare", "quick", "quicker", "--to", "quicker.html")
+    expect(browser, "the rates of a run that took little of the time are within the frame",
+           "charts.rate.svg.querySelectorAll('.beyond').length", 0)
+
+
+def check_small_losses(program, browser):
+    """Checks that a comparison distinguishes runs whose metric is far below 1."""
+    for name, value in (("finer", 2.5e-5), ("coarser", 8.1e-5)):
+        write_run(name, 500, name=name, loss="mae")
+        rewrite(name, lambda r: r["type"] == "run_start" and r["data"].update(targets=1))
+        rewrite(name, lambda r: r["type"] == "epoch" and r.update(seconds=0.0003))
+        append(name, {"type": "eval", "epoch": 1, "test_loss": value, "test_mae": value, "seconds": 0.0001},
+               {"type": "run_end", "time": "2024-01-31T09:31:00Z", "status": "finished", "epochs": 1, "steps": 500,
+                "weights_sha256": HASH if name == "finer" else HASH[::-1]})
+    open_page(program, browser, "small.html", "compare", "finer", "coarser", "--to", "small.html")
+    expect(browser, "the verdict on small values", "document.querySelector('.verdict').textContent",
+           "A has the better test mean abs. error, 2.5e-05: 5.6e-05 less than B.")
+    expect(browser, "small values in the table", "[...document.querySelectorAll('.tables tr')].filter(r => /^test loss/.test(r.innerText))"
+           ".map(r => [...r.querySelectorAll('td')].map(c => c.innerText).join()).join()", "2.5e-05,8.1e-05")
+    expect(browser, "a short time in the table", "document.querySelector('.tables').innerText.includes('400 µs')")
+    expect(browser, "a separator in large counts", "document.querySelector('.tables').innerText.includes('240,000')")
+
+
+def check_many_classes(program, browser):
+    """Checks the confusion matrix of 1,000 classes, the most that a config can ask for, and of 20 long names."""
+    browser.open(pathlib.Path("run/report.html").resolve().as_uri())
+    browser.run("const e = last('eval'); e.confusion = [...Array(1000).keys()].map(i => Array(1000).fill(0).fill(5, i, i + 1)); "
+                "e.precision = e.recall = Array(1000).fill(1); last('run_start').data.class_names = undefined; render()")
+    expect(browser, "the cells of 1,000 classes", "matrix.querySelectorAll('g rect').length", 1000)
+    expect(browser, "the rows of 1,000 classes", "classes.querySelectorAll('tbody tr').length", 1000)
+    expect(browser, "numbers of classes that do not touch", "(n => n.length > 4 && n.every((b, i) => !i || b.x > n[i - 1].x + n[i - 1].width))"
+           "([...matrix.querySelectorAll('text[text-anchor=middle]:not(.side)')].map(t => t.getBBox()))")
+    left = "[...matrix.querySelectorAll('text[text-anchor=end]:not([transform])')]"
+    for width, seventh in ((390, "7 ankle boots of leather 7"), (1280, "ankle boots of leather 7")):
+        resize(browser, width)
+        browser.run("const e = last('eval'); e.confusion = [...Array(20).keys()].map(i => Array(20).fill(0).fill(5, i, i + 1)); "
+                    "last('run_start').data.class_names = [...Array(20).keys()].map(i => 'ankle boots of leather ' + i); render()")
+        expect(browser, f"labels of classes with room on {width} pixels", f"(n => n.length > 3 && n.every((b, i) => b.x >= 16 && "
+               f"(!i || b.y >= n[i - 1].y + 0.8 * n[i - 1].height)))({left}.map(t => t.getBBox()))")
+        expect(browser, f"a name, with the number in place of it on {width} pixels",
+               "classes.querySelectorAll('tbody th')[7].textContent", seventh)
+    expect(browser, "names that differ at their ends", "new Set(Array.from({ length: 20 }, (_, i) => shortened("
+           "'ankle boots of leather ' + i, 12))).size", 20)
 
 
 def check_validation(program, browser):
@@ -550,6 +680,8 @@ def check_changes(program, browser, shots):
     expect(browser, "the devices that are left", "[...document.querySelectorAll('.tile')].find(t => /^Devices/.test(t.innerText))"
            ".innerText.replace(/\\s+/g, ' ')", "Devices 1 at the end, 2 at the start cpu(0) cpu(1) lost at step 620")
     expect(browser, "marks on the curve", "charts.loss.svg.querySelectorAll('.event').length", 2)
+    expect(browser, "when the devices had their share of a minibatch", "[...document.querySelectorAll('.tile')].find(t => "
+           "/^Minibatch/.test(t.innerText)).innerText.includes('per device at the start,')")
     browser.run("last('eval').confusion = [[9, 1], [2, 7]]; Object.assign(last('eval'), { precision: [0.8182, 0.875], recall: [0.9, 0.7778] });"
                 "last('run_start').data.class_names = ['ankle boots of leather', 'sneakers_of_another_maker']; render()")
     for width in (390, 1280):
@@ -572,6 +704,25 @@ def check_changes(program, browser, shots):
            ".innerText.replace(/\\s+/g, ' ')",
            "Devices 2 now, 1 at the start a: cpu(0), c: cpu(0) b admitted after step 310 b lost at step 640")
     expect(browser, "the signs of the hosts", "[...charts.loss.svg.querySelectorAll('.event text')].map(t => t.textContent).join()", "+,−")
+    write_run("refused", 200)
+    append("refused", *({"type": "nonfinite", "step": step, "worker": 0, "shard": 2} for step in (20, *range(80, 120))))
+    open_page(program, browser, "refused/report.html", "report", "refused")
+    expect(browser, "one note of successive steps", "places.notes.innerText.match(/Steps? [^.]*\\. [^.]*\\./g).join(' ')",
+           "Step 20 was not applied. The loss of shard 2, on worker 0, was not finite. "
+           "Steps 80 to 119 were not applied. Their losses were not finite.")
+    append("refused", *({"type": "nonfinite", "step": step, "worker": 0, "shard": 2} for step in range(130, 150, 2)))
+    open_page(program, browser, "refused/report.html", "report", "refused")
+    expect(browser, "many notes folded above the figures", "[...document.querySelectorAll('.notes details')].map(d => "
+           "`${d.firstChild.textContent}, ${d.querySelectorAll('.note').length} notes, ${d.open}`).join()", "12 events, 12 notes, false")
+    browser.run("document.querySelector('.notes details').open = true; render()")
+    expect(browser, "notes that stay open", "document.querySelector('.notes details').open")
+    expect(browser, "small sizes and times", "[bytes(36), bytes(2048), duration(0.00008), duration(0.012), duration(4), duration(75)]"
+           ".join('; ')", "36 bytes; 2.0 kB; 80 µs; 12 ms; 4.0 s; 1 min 15 s")
+    expect(browser, "the epochs of a run whose first records are missing",
+           "/epochs: 40 of/.test(progress_tile({ ...summary(), epochs: [{ epoch: 40, seconds: 1 }] }).textContent)")
+    browser.run("run.times = { steps: 1000, workers: [{ gather_s: 0.005, forward_s: 0.0125 }] }; draw_times()")
+    expect(browser, "the unit of short times", "times.querySelector('small').textContent + ' ' + times.querySelectorAll('td')[1].textContent",
+           "µs, mean 12.50")
     open_page(program, browser, "bursts/report.html", "report", "bursts")
     expect(browser, "arrows above values beyond the frame", "charts.rate.svg.querySelectorAll('.beyond').length > 0")
     expect(browser, "how far they are beyond it", "charts.rate.legend.innerText.includes('up to 900 M')")
@@ -594,7 +745,10 @@ def check_head(program, browser, shots):
                                                         encoding="utf-8")
         open_page(program, browser, "proved/report.html", "report", "proved", "--samples", "0")
         expect(browser, "the verdict", "[...document.querySelectorAll('.head .state')].map(s => s.textContent).join()", wanted)
+        named = "places.facts.innerText.includes('(according to verified.json in the run’s directory)')"
+        expect(browser, "where the verdict is from", named, "," in wanted)
         expect(browser, "a loud note of a refuted run", "document.querySelectorAll('.note.loud').length", int(not holds))
+    expect(browser, "an even share of a minibatch", "document.querySelector('.tiles').innerText.includes('per device,')")
     expect(browser, "the user's name of the data", "[...document.querySelectorAll('.tile')].find(t => /^Data/.test(t.innerText))"
            ".querySelector('dd').textContent", "customers.csv")
     expect(browser, "the hash above the figures", "places.hash.querySelector('code').textContent", HASH)
@@ -615,6 +769,13 @@ def check_head(program, browser, shots):
         expect(browser, "larger type after a reload", "getComputedStyle(document.body).fontSize", "22.5px")
         for width in (390, 1280, 1920):
             resize(browser, width)
+            if width > 390:
+                expect(browser, f"type that can be read on a wall, on {width} pixels",
+                       "[...document.querySelectorAll('small, .detail, .legend, td, .hint, .hash code')].every(e => "
+                       "parseFloat(getComputedStyle(e).fontSize) >= 24) && [...document.querySelectorAll('.charts svg')].filter(s => "
+                       "s.clientWidth).every(s => 12 * s.getBoundingClientRect().width / s.viewBox.baseVal.width >= 22)")
+                expect(browser, f"room for each label in larger type, on {width} pixels", "Object.values(charts).flatMap(c => "
+                       "[...c.svg.querySelectorAll('text')]).every(t => t.getBBox().x >= 0)")
             if shots:
                 browser.screenshot(shots / f"large_{page.split('.')[0].replace('/', '_')}_{width}.png")
         browser.run("const e = charts.loss.svg, b = e.getBoundingClientRect(); e.dispatchEvent(new PointerEvent('pointermove', "
@@ -653,10 +814,15 @@ def main():
             check_compare(program, browser, shots)
             check_columns(program, browser, shots)
             check_validation(program, browser)
+            check_magnitudes(program, browser)
+            check_small_losses(program, browser)
+            check_many_classes(program, browser)
+            check_fast_runs(program, browser)
             check_long_report(program, browser, shots)
             check_bursts(program, browser)
             check_equal(program, browser, shots)
             check_changes(program, browser, shots)
+            check_contrast(program, browser)
             check_head(program, browser, shots)
             check_hostile_report(program, browser)
             complaints = browser.complaints()

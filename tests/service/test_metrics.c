@@ -170,6 +170,7 @@ LS_TESTS(service_metrics, "unit")
         cmocka_unit_test(the_text_is_prometheus_text),
         cmocka_unit_test(what_is_not_finite_has_its_names),
         cmocka_unit_test(a_hidden_gauge_is_not_written_until_it_is_set),
+        cmocka_unit_test(a_hidden_counter_is_not_written_until_it_is_added_to),
         cmocka_unit_test(a_hidden_gauge_leaves_its_heading_to_the_next_of_its_name),
         cmocka_unit_test(a_small_buffer_gets_what_fits_and_is_told_what_does_not),
         cmocka_unit_test(no_addition_is_lost_among_threads),
