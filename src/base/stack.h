@@ -17,6 +17,10 @@
  * trainer.h, model.h and the documentation name this size. */
 #define LS_THREAD_STACK_KIB 128
 
+/* Marks the rest of a public function, which is called after the check and stays out of it: the
+ * memory of its variables is taken only then. */
+#define LS_AFTER_STACK_CHECK __attribute__((noinline))
+
 /* Checks that at least `bytes` bytes of the calling thread's stack are free. A stack that the C
  * library does not know, such as that of a coroutine, counts as large enough. The first call on a
  * thread can allocate memory in the C library. Any thread. Errors: LS_EINVAL (the message names

@@ -13,9 +13,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Kept out of ls_model_open, whose check of the stack comes before the memory of this function. */
-__attribute__((noinline)) static int open_model(ls_model **out, const char *path,
-                                                const ls_model_options *o, ls_error *err)
+LS_AFTER_STACK_CHECK static int open_model(ls_model **out, const char *path,
+                                           const ls_model_options *o, ls_error *err)
 {
     ls_card card;
     ls_network *model;

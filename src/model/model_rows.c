@@ -125,10 +125,8 @@ static void describe(ls_evaluation *out, const ls_trained *view, const ls_traine
     ls_measured_tell(out, e->wanted, &e->measured);
 }
 
-/* Kept out of ls_model_evaluate, whose check of the stack comes before the memory of this function.
- */
-__attribute__((noinline)) static int evaluate(ls_evaluation *out, const ls_model *model,
-                                              const char *path, uint32_t limit, ls_error *err)
+LS_AFTER_STACK_CHECK static int evaluate(ls_evaluation *out, const ls_model *model,
+                                         const char *path, uint32_t limit, ls_error *err)
 {
     const ls_inference *i = model->inference;
     ls_trained view = {.host = i->host};

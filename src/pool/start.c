@@ -197,9 +197,7 @@ static int start_workers(ls_pool *pool, ls_error *err)
     return status;
 }
 
-/* Kept out of ls_pool_create, whose check of the stack comes before the memory of this function. */
-__attribute__((noinline)) static int create(ls_pool **out, const ls_pool_options *options,
-                                            ls_error *err)
+LS_AFTER_STACK_CHECK static int create(ls_pool **out, const ls_pool_options *options, ls_error *err)
 {
     ls_pool_options o;
     ls_pool *pool = NULL;

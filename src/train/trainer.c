@@ -492,9 +492,7 @@ static int hand_out(char **out, const char *text, const ls_host *host, ls_error 
     return LS_OK;
 }
 
-/* Kept out of ls_config_resolve, whose check of the stack comes before the memory of this function.
- */
-__attribute__((noinline)) static int resolve(char **out, const ls_trainer_options *o, ls_error *err)
+LS_AFTER_STACK_CHECK static int resolve(char **out, const ls_trainer_options *o, ls_error *err)
 {
     ls_config config;
     char *text;

@@ -212,9 +212,8 @@ static int verify(verification *v, ls_error *err)
     return status;
 }
 
-/* Kept out of ls_verify, whose check of the stack comes before the memory of this function. */
-__attribute__((noinline)) static int
-check_and_verify(ls_verdict *out, const ls_verify_options *options, ls_error *err)
+LS_AFTER_STACK_CHECK static int check_and_verify(ls_verdict *out, const ls_verify_options *options,
+                                                 ls_error *err)
 {
     ls_verify_options o;
     ls_trainer_options trainer;

@@ -397,11 +397,14 @@ def check_honest(t):
     assert code == 66 and "--all" in said, (code, said)
     code, said = verify(run, "--all")
     assert code == 0 and said.startswith("verified"), said
-    change_weight = bytearray((run / "weights.safetensors").read_bytes())
-    change_weight[-1] ^= 1
-    (run / "weights.safetensors").write_bytes(change_weight)
+    weights = run / "weights.safetensors"
+    header, data = read_checkpoint(weights)
+    write_checkpoint(weights, header, data[:-1] + bytes([data[-1] ^ 1]))
     code, said = verify(run, "--all")
-    assert code == 1 and "weights.safetensors" in said or "other weights: b" in said, said
+    assert code == 1 and "other weights: b" in said, (code, said)
+    weights.write_bytes(weights.read_bytes()[:-1] + data[-1:])  # with the checksum of other weights
+    code, said = verify(run, "--all")
+    assert code == 65 and "weights.safetensors: offset" in said and "the file is damaged" in said, (code, said)
 
 
 def main():

@@ -122,6 +122,8 @@ with tempfile.TemporaryDirectory() as place:
                                    ("packed.safetensors", ("config.json", "--set", "run_dir=null"), "resized to less than the 10×8")):
         data = pathlib.Path(path).read_bytes()
         assert data.count(b'resize\\":12') == 1, path
+        if path == "alone.safetensors":  # without its checksum, as a program that changes a file has to leave it
+            data = data.replace(b'"sha256"', b'"former"')
         pathlib.Path(path).write_bytes(data.replace(b'resize\\":12', b'resize\\": 7'))
         refused = run(*command, expect=65).stderr
         assert message in refused, refused

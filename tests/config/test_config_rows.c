@@ -336,7 +336,7 @@ static void the_number_of_epochs_counts_where_the_rate_depends_on_it(void **stat
               " \"schedule\": \"cosine\"}",
               NULL);
     assert_int_equal(ls_config_same_recipe(&three, ten.shards, &ten, &err), LS_ECONFIG);
-    assert_non_null(strstr(err.text, "epochs: this run was made with 10, not with 3;"));
+    assert_non_null(strstr(err.text, "epochs: this run was made with 10, not with 3"));
     ten.schedule.rule = three.schedule.rule = LS_SCHEDULE_CONSTANT;
     assert_int_equal(ls_config_same_recipe(&three, ten.shards, &ten, &err), LS_OK);
     ls_config_fini(&ten);

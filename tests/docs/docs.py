@@ -70,7 +70,7 @@ def texts(source):
 
 def unsaid(root, page):
     """Messages that the page explains and the program does not have."""
-    said = [text.replace('\\"', '"') for file in (root / "src").rglob("*.c")
+    said = [text.replace('\\"', '"') for file in (root / "src").rglob("*.[ch]")
             for text in texts(file.read_text(encoding="utf-8")) if " " in text]
     for message in re.findall(r"(?m)^\| `([^`]*)` \|", page.read_text(encoding="utf-8")):
         parts = [re.escape(part.strip()) for part in message.split("…") if part.strip()]
