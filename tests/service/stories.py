@@ -571,12 +571,13 @@ def makes_do_with_few_descriptors(place):
 
     service = place.start("--passes", "0", limits={resource.RLIMIT_NOFILE: (64, 64)}).ready()
     with Dribblers(service.port()):
-        before = cpu_seconds(service.process.pid)
-        time.sleep(1.5)
-        busy = cpu_seconds(service.process.pid) - before
-        # To spin takes all of a CPU; under a sanitizer the little there is to do takes half a second.
-        most = 1 if place.sanitized() else 0.5
-        assert busy < most, f"{busy} s of CPU time in 1.5 s, for nothing"
+        # To spin takes a CPU all the time; what there is to do, also late work of the start, ends at some time.
+        busy = []
+        while not busy or min(busy) > 0.2 and len(busy) < 40:
+            before = cpu_seconds(service.process.pid)
+            time.sleep(0.5)
+            busy.append(cpu_seconds(service.process.pid) - before)
+        assert min(busy) <= 0.2, f"at least {min(busy)} s of CPU time in each 0.5 s, for nothing"
     same(service.end(), 0)
 
 
