@@ -6,6 +6,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/host.h"
+#include "base/plain_file.h"
 #include "cli/folds.h"
 #include "cli/overwrite.h"
 #include "config/keys.h"
@@ -256,7 +257,9 @@ static int fail_unknown(const char *verb, const cli_option *rows, char **argv)
 static int spare_inputs(const char *verb, const cli_option *rows, int argc, char **argv)
 {
     int code = 0;
-    struct stat st; /* of a value: a directory is none, because "." is also a decimal mark */
+    /* state of the file that a value names; a directory is passed over, because "." is also a
+     * decimal mark */
+    struct stat st;
     for (const cli_option *out = rows; out->name && out->kind != CLI_OPERAND; out++) {
         const char *to = out->kind == CLI_OUT ? *out->value : NULL;
         for (const cli_option *o = rows; to && code == 0 && o->name; o++)
@@ -335,8 +338,7 @@ static int check_config_path(const char *path)
 {
     static const char *const data[] = {".csv", ".tsv", ".npy", ".npz", ".png", ".jpg", ".jpeg"};
     char text[2 * LS_PATH_BYTES + 120];
-    struct stat st;
-    bool is_data = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    bool is_data = ls_is_directory(path);
     for (size_t i = 0; i < sizeof data / sizeof *data && !is_data; i++)
         is_data = ls_path_ends_with(path, data[i]);
     if (!is_data)

@@ -38,7 +38,7 @@ typedef struct numbers {
     metrics all;
     metric *steps, *rows, *epochs, *loss, *rate, *lr, *norm, *faults, *skipped;
     metric *test[LS_METRIC_CONFUSION];
-    /* of each worker; hidden until a record names the worker */
+    /* series of each worker, hidden until a record names the worker */
     metric *phase[NUMBERS_WORKERS][LS_PHASES], *queued[NUMBERS_WORKERS];
     char labels[NUMBERS_WORKERS][LS_PHASES + 1][48];
 } numbers;

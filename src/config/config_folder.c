@@ -3,6 +3,7 @@
  * together with a run. The config then names the packed file and the new paths. */
 #include "base/error.h"
 #include "base/host.h"
+#include "base/plain_file.h"
 #include "base/sized.h"
 #include "config/config.h"
 #include "data/folder.h"
@@ -90,7 +91,7 @@ int ls_config_pack_again(ls_config *c, const ls_trainer_options *o, const ls_inp
     if (file && !is_own(file, o->cache_dir))
         return LS_OK;
     int status = ls_config_folder(&p, c, o, err);
-    if (status == LS_OK && c->data_path && ls_is_folder(c->data_path) && o->cache_dir)
+    if (status == LS_OK && c->data_path && ls_is_directory(c->data_path) && o->cache_dir)
         return pack(c, o, &p, format, err);
     if (status || (file && !other_folder && access(file, R_OK) == 0))
         return status;
@@ -150,7 +151,7 @@ int ls_config_find_run_data(ls_config *c, const char *config_path, const ls_trai
     ls_config_find_beside(c, config_path);
     if (ls_dataset_form_of(c->data_name) != LS_DATA_FOLDER || !packed || access(packed, R_OK) == 0)
         return LS_OK;
-    if (!c->data_path || !ls_is_folder(c->data_path) || !o->cache_dir)
+    if (!c->data_path || !ls_is_directory(c->data_path) || !o->cache_dir)
         return ls_fail(
             err, LS_ENOENT,
             "%.300s: the packed images of the run are gone, and %.300s, from which they can be "

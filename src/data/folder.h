@@ -39,8 +39,6 @@ int ls_folder_read(ls_dataset **out, const ls_input_format *format, const ls_fol
  * (folders nested too deep). */
 struct ls_folder;
 int ls_folder_list_all(struct ls_folder *k, const char *folder);
-/* Returns whether `path` is a directory, or a symbolic link to one. */
-bool ls_is_folder(const char *path);
 
 /* ---- classes and images in the folders (folder_list.c) --------------------------------------- */
 

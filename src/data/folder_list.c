@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "base/plain_file.h"
 #include "base/plural.h"
 
 #include <dirent.h>
@@ -107,12 +108,6 @@ static int list_folder(ls_folder_listing *out, ls_folder *k, const char *path, i
     return status;
 }
 
-bool ls_is_folder(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
 static bool ends_as(const char *name, const char *const end[])
 {
     const char *dot = strrchr(name, '.');
@@ -202,7 +197,7 @@ static int list_images(ls_folder *k, ls_folder_listing *l, const char *folder, i
         const ls_folder_entry *e = &inside.entry[i];
         if (is_image(e->path))
             status = take_image(k, l, e);
-        else if (!e->is_plain && ls_is_folder(e->path))
+        else if (!e->is_plain && ls_is_directory(e->path))
             status = list_images(k, l, e->path, label, depth + 1);
         else if (is_foreign(e->path))
             l->foreign++;
@@ -345,7 +340,7 @@ static int list_split(ls_folder *k, int test, const char *folder)
     int status = list_folder(&inside, k, folder, 0);
     for (size_t i = 0; status == LS_OK && i < inside.count; i++) {
         const char *path = inside.entry[i].path;
-        if (ls_is_folder(path))
+        if (ls_is_directory(path))
             status = list_class(k, test, path, &empty);
         else
             k->split[test].others++;
@@ -375,7 +370,7 @@ static const char *only_folder(const ls_folder_listing *inside)
     const char *found = NULL;
     for (size_t i = 0; i < inside->count; i++) {
         const char *path = inside->entry[i].path;
-        const bool is_folder = ls_is_folder(path);
+        const bool is_folder = ls_is_directory(path);
         if ((found && is_folder) || (!is_folder && is_image(path)))
             return NULL;
         found = is_folder ? path : found;
@@ -389,7 +384,7 @@ static bool has_folders(ls_folder *k, const char *folder)
     bool found = false;
     const int status = list_folder(&inside, k, folder, 0);
     for (size_t i = 0; status == LS_OK && !found && i < inside.count; i++)
-        found = ls_is_folder(inside.entry[i].path);
+        found = ls_is_directory(inside.entry[i].path);
     ls_free(k->host, inside.entry);
     return found;
 }
@@ -402,7 +397,7 @@ static const char *find_named(ls_folder *k, const ls_folder_listing *inside,
     for (size_t n = 0; names[n]; n++)
         for (size_t i = 0; i < inside->count; i++) {
             const char *path = inside->entry[i].path;
-            if (strcasecmp(name_of(path), names[n]) == 0 && ls_is_folder(path) &&
+            if (strcasecmp(name_of(path), names[n]) == 0 && ls_is_directory(path) &&
                 has_folders(k, path))
                 return path;
         }
@@ -413,7 +408,7 @@ static size_t count_folders(const ls_folder_listing *inside)
 {
     size_t n = 0;
     for (size_t i = 0; i < inside->count; i++)
-        n += ls_is_folder(inside->entry[i].path);
+        n += ls_is_directory(inside->entry[i].path);
     return n;
 }
 

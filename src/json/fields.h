@@ -23,9 +23,9 @@
 
 /* Message about a file that a newer version has written: the name of the file's version (%s), that
  * version (%.0f) and the newest one that this program reads (%ld). */
-#define LS_NEWER_VERSION                                                                            \
-    "written by a newer version of Lockstep (%s %.0f; this one reads up to %ld): update Lockstep, " \
-    "or use a file of this version"
+#define LS_NEWER_VERSION                                                                           \
+    "written by a newer version of Lockstep (%s %.0f; this one reads up to %ld): update "          \
+    "Lockstep, or use a file of this version"
 
 typedef struct ls_fields {
     const ls_json *doc;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "base/plain_file.h"
 #include "formats/arrays.h"
 
 #include <fcntl.h>
@@ -68,7 +69,7 @@ static int list_pictures(ls_folder *k, char *const *path, int paths)
     ls_folder_listing *l = &k->split[0];
     int status = LS_OK;
     for (int i = 0; status == LS_OK && i < paths; i++) {
-        if (ls_is_folder(path[i])) {
+        if (ls_is_directory(path[i])) {
             status = ls_folder_list_all(k, path[i]);
             continue;
         }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "base/plain_file.h"
 #include "checkpoint/checkpoint.h"
 #include "data/folder.h"
 #include "data/kinds.h"
@@ -386,7 +387,7 @@ static int open_new_data(ls_trained *t, const ls_trained_options *o, ls_error *e
     if (t->card.prep->kind == LS_PREP_TABLE)
         return open_new_table(out, t, o->new_data, err);
     if (form_of(t) == LS_DATA_FOLDER || (t->config_in_card && t->input_format.class_name &&
-                                         !t->input_format.floats && ls_is_folder(o->new_data))) {
+                                         !t->input_format.floats && ls_is_directory(o->new_data))) {
         ls_folder_desc p = t->folder;
         p.folder = o->new_data;
         return ls_folder_read(out, &t->input_format, &p, o->training_rows, t->host, err);

@@ -20,7 +20,8 @@ const char *ls_unverifiable_config(const ls_config *c)
     if (c->shards == 0)
         return "with shards \"devices\" its bits depend on the number of devices";
     if (strcmp(c->allreduce, "ordered") != 0)
-        return "only allreduce \"ordered\" is verified, because a verifier may not have another one";
+        return "only allreduce \"ordered\" is verified, because a verifier may not have "
+               "another one";
     if (c->checkpoint.final == LS_FINAL_BEST)
         return "with checkpoint.final \"best\" its file does not have the last weights, which a "
                "replay ends with";
