@@ -245,10 +245,10 @@ static void print_rare(const ls_inspection *l, const cJSON *config, FILE *stream
             "--set class_weights=balanced\n",
             (unsigned)l->rare_rows, (unsigned)l->rows, l->rare_name ? l->rare_name : number);
     if (l->rare == 0 && l->classes == 2)
-        fputs(
-            "  the other class, the last in the alphabet, is the positive one of "
-            "average_precision, f1 and --threshold; rename the classes if these are to judge the rare one\n",
-            stream);
+        fputs("  the other class, the last in the alphabet, is the positive one of "
+              "average_precision, f1 and --threshold; rename the classes if these are to judge the "
+              "rare one\n",
+              stream);
 }
 
 /* Says that the classes have too few rows to be learnt. */
