@@ -128,7 +128,7 @@ static void fill_row(char text[COLUMNS][TEXT], const ls_run_facts *f, bool named
     put_number(text[VALUE], "%.4f", f->value);
     if (named && !isnan(f->value))
         snprintf(text[VALUE], TEXT, "%.15s %.4f", ls_metric_title(f->metric), f->value);
-    put_number(text[LOSS], "%.4f", f->loss);
+    put_number(text[LOSS], "%.4f", f->measured[LS_METRIC_LOSS]);
     put_number(text[RATE], "%.0f", f->rate);
     if (f->of_epochs)
         snprintf(text[EPOCHS], TEXT, "%d/%d", f->epochs, f->of_epochs);
@@ -208,7 +208,7 @@ static void print_json(const entry *e)
                                                                    : ls_metric_names[f->metric]);
     ls_json_put_double(w, "value", f->value);
     ls_json_put_double(w, "best", f->best);
-    ls_json_put_double(w, "loss", f->loss);
+    ls_json_put_double(w, "loss", f->measured[LS_METRIC_LOSS]);
     ls_json_put_double(w, "train_loss", f->train_loss);
     ls_json_put_double(w, "rows_per_s", f->rate);
     ls_json_put_double(w, "seconds", f->seconds);

@@ -55,6 +55,11 @@ static const char *format_of(double value)
     return value != 0 && fabs(value) < 1e-3 ? "%.3g" : "%.4f";
 }
 
+static void put_metric(char out[TEXT], double value)
+{
+    put_number(out, format_of(value), value);
+}
+
 static void format_time(char out[TEXT], double s)
 {
     out[0] = '\0';
@@ -106,10 +111,10 @@ static void format_figure(char out[TEXT], enum figure what, const ls_run_facts *
     out[0] = '\0';
     switch (what) {
     case STATE: format_state(out, f); break;
-    case VALUE: put_number(out, format_of(f->value), f->value); break;
-    case BEST: put_number(out, format_of(f->best), f->best); break;
-    case LOSS: put_number(out, format_of(f->loss), f->loss); break;
-    case TRAIN_LOSS: put_number(out, format_of(f->train_loss), f->train_loss); break;
+    case VALUE: put_metric(out, f->value); break;
+    case BEST: put_metric(out, f->best); break;
+    case LOSS: put_metric(out, f->measured[LS_METRIC_LOSS]); break;
+    case TRAIN_LOSS: put_metric(out, f->train_loss); break;
     case EPOCHS: snprintf(out, TEXT, "%d of %d", f->epochs, f->of_epochs); break;
     case STEPS: snprintf(out, TEXT, "%llu", (unsigned long long)f->steps); break;
     case RATE: put_number(out, "%.0f", f->rate); break;
@@ -128,6 +133,15 @@ static void format_figure(char out[TEXT], enum figure what, const ls_run_facts *
     case HASH: snprintf(out, TEXT, "%.8s", f->hash); break;
     case FIGURES: break;
     }
+}
+
+/* Returns the metric that is the main one of all runs; LS_METRICS: they differ. */
+static ls_metric common_metric(const ls_comparison *c)
+{
+    for (int i = 1; i < c->count; i++)
+        if (c->facts[i].metric != c->facts[0].metric)
+            return LS_METRICS;
+    return c->facts[0].metric;
 }
 
 /* Writes the name of a figure. The figures VALUE and BEST have the name of the metric if all runs
@@ -149,12 +163,11 @@ static void name_figure(char out[64], enum figure what, const ls_comparison *c)
         [PARAMETERS] = "parameters",
         [HASH] = "weights",
     };
-    const ls_metric first = c->facts[0].metric;
-    const char *metric = ls_metric_title(first), *judged = c->facts[0].judged;
-    for (int i = 1; i < c->count; i++) {
-        metric = c->facts[i].metric == first ? metric : "metric";
+    const ls_metric shared = common_metric(c);
+    const char *metric = shared == LS_METRICS ? "metric" : ls_metric_title(shared),
+               *judged = c->facts[0].judged;
+    for (int i = 1; i < c->count; i++)
         judged = strcmp(judged, c->facts[i].judged) == 0 ? judged : "evaluation";
-    }
     if (what == VALUE || what == BEST)
         snprintf(out, 64, "%s%s", what == BEST ? "best " : "", metric);
     else if (what == LOSS)
@@ -163,26 +176,46 @@ static void name_figure(char out[64], enum figure what, const ls_comparison *c)
         snprintf(out, 64, "%s", names[what]);
 }
 
+/* Adds a row of figures, unless no run has the figure. */
+static int add_figure(ls_comparison *c, const char *name, char text[LS_COMPARED][TEXT])
+{
+    bool any = false;
+    for (int i = 0; i < c->count; i++)
+        any |= text[i][0] != '\0';
+    ls_compared_row *row = any ? add_row(c, false, name) : NULL;
+    int status = row || !any ? LS_OK : LS_ENOMEM;
+    for (int i = 0; i < c->count && row && status == LS_OK; i++)
+        status = set_value(c, row, i, text[i]);
+    return status;
+}
+
+/* Adds a row for each metric of the evaluations that the rows VALUE and LOSS do not show. */
+static int add_other_metrics(ls_comparison *c)
+{
+    char text[LS_COMPARED][TEXT];
+    const ls_metric common = common_metric(c);
+    int status = LS_OK;
+    for (int m = 0; m < LS_METRICS && status == LS_OK; m++) {
+        const char *name = ls_metric_title((ls_metric)m);
+        for (int i = 0; i < c->count; i++)
+            put_metric(text[i], c->facts[i].measured[m]);
+        if (name[0] && (ls_metric)m != common)
+            status = add_figure(c, name, text);
+    }
+    return status;
+}
+
 static int add_figures(ls_comparison *c)
 {
-    char name[64], text[TEXT];
+    char name[64], text[LS_COMPARED][TEXT];
     int status = LS_OK;
     for (int what = 0; what < FIGURES && status == LS_OK; what++) {
-        bool any = false;
         name_figure(name, (enum figure)what, c);
-        ls_compared_row *row = add_row(c, false, name);
-        status = row ? LS_OK : LS_ENOMEM;
-        for (int i = 0; i < c->count && status == LS_OK; i++) {
-            format_figure(text, (enum figure)what, &c->facts[i]);
-            any |= text[0] != '\0';
-            status = set_value(c, row, i, text);
-        }
-        if (status == LS_OK && !any) { /* no run has this figure */
-            for (int i = 0; i < c->count; i++)
-                ls_free(c->host, row->value[i]);
-            ls_free(c->host, row->name);
-            c->rows--;
-        }
+        for (int i = 0; i < c->count; i++)
+            format_figure(text[i], (enum figure)what, &c->facts[i]);
+        status = add_figure(c, name, text);
+        if (status == LS_OK && what == BEST)
+            status = add_other_metrics(c);
     }
     return status;
 }
@@ -554,6 +587,7 @@ static void put_row(ls_buffer *out, ls_json_writer *w, const ls_comparison *c,
 static void put_run(ls_buffer *out, ls_json_writer *w, const ls_comparison *c, int run)
 {
     const ls_run_facts *f = &c->facts[run];
+    char key[LS_METRIC_KEY];
     ls_json_writer_reset(w);
     ls_json_open_object(w, NULL);
     ls_json_put_string(w, "type", "run");
@@ -562,6 +596,8 @@ static void put_run(ls_buffer *out, ls_json_writer *w, const ls_comparison *c, i
     ls_json_put_string(w, "name", f->name);
     ls_json_put_string(w, "state", ls_run_states[f->state]);
     ls_json_put_string(w, "metric", ls_metric_title(f->metric));
+    ls_json_put_string(w, "metric_key", ls_metric_key(key, f->metric));
+    ls_json_put_bool(w, "metric_rises", ls_metric_rises(f->metric));
     ls_json_put_string(w, "judged", f->judged);
     ls_json_close(w);
     ls_page_add_line(out, w);

@@ -112,8 +112,6 @@ const charts = {
 /* The charts above the tables, so that a first screen shows how the runs went. */
 const results = [charts.metric, charts.test_loss];
 const has_norms = () => runs.some(r => r.steps.some(s => finite(s.grad_norm)));
-const METRICS = { accuracy: 'test_accuracy', 'R²': 'test_r2', AUC: 'test_auc' };
-const LOSSES = { 'mean abs. error': 'test_mae', 'Huber loss': 'test_huber', 'pinball loss': 'test_pinball', deviance: 'test_deviance' };
 const common = (key, otherwise) => runs.every(r => r[key] === runs[0][key]) ? runs[0][key] : otherwise;
 
 function draw() {
@@ -122,12 +120,12 @@ function draw() {
   const epochs = key => r => [...r.epochs.values()].filter(e => finite(e[key(r)])).map(e => point(e.epoch, e[key(r)]));
   const judged = capital(common('judged', 'evaluation'));
   charts.metric.name(`${judged} ${common('metric', 'metric')}`);
-  charts.metric.most = shown.some(r => LOSSES[r.metric]) ? undefined : 1;
+  charts.metric.most = shown.every(r => r.metric_rises) ? 1 : undefined;
   charts.test_loss.name(`${judged} loss`);
   charts.rate.name('Throughput', (shown.every(r => r.images) ? 'images/s' : 'rows/s')
     + (shown.some(r => timed_epochs(r).length) ? '; steps under 1 ms: means of epochs' : ''));
   const events = shown.flatMap(marks);
-  charts.metric.set(curves(epochs(r => METRICS[r.metric] || LOSSES[r.metric]), { dots: true }));
+  charts.metric.set(curves(epochs(r => r.metric_key), { dots: true }));
   charts.trained.set(curves(epochs(() => 'train_accuracy'), { dots: true }));
   charts.test_loss.set(curves(epochs(() => 'test_loss'), { dots: true }));
   for (const c of [charts.loss, charts.lr, charts.norm, charts.rate]) Object.assign(c, { x_name: name, x_digits: digits });

@@ -21,17 +21,27 @@ const char *ls_metric_title(ls_metric metric)
 {
     switch (metric) {
     case LS_METRIC_ACCURACY: return "accuracy";
+    case LS_METRIC_TOP5: return "top 5";
     case LS_METRIC_R2: return "R²";
     case LS_METRIC_AUC: return "AUC";
     case LS_METRIC_MAE: return "mean abs. error";
     case LS_METRIC_HUBER: return "Huber loss";
     case LS_METRIC_PINBALL: return "pinball loss";
+    case LS_METRIC_COVERAGE: return "coverage";
     case LS_METRIC_DEVIANCE: return "deviance";
     case LS_METRIC_AVERAGE_PRECISION: return "average precision";
     case LS_METRIC_F1: return "F1";
     case LS_METRIC_R2_MEAN: return "mean R²";
     default: return "";
     }
+}
+
+const char *ls_metric_key(char out[LS_METRIC_KEY], ls_metric metric)
+{
+    out[0] = '\0';
+    if (metric != LS_METRICS)
+        snprintf(out, LS_METRIC_KEY, "test_%s", ls_metric_names[metric]);
+    return out;
 }
 
 static const cJSON *member(const cJSON *object, const char *key)
@@ -177,14 +187,12 @@ static void take_eval(ls_run_facts *f, const cJSON *r)
 {
     const ls_metric metrics[] = {LS_METRIC_ACCURACY, f->metric, LS_METRIC_R2, LS_METRIC_AUC};
     const double seconds = number(r, "seconds");
-    f->loss = number(r, "test_loss");
+    char key[LS_METRIC_KEY];
     f->seconds += seconds > 0 ? seconds : 0;
+    for (int m = 0; m < LS_METRICS; m++)
+        f->measured[m] = number(r, ls_metric_key(key, (ls_metric)m));
     for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++) {
-        char key[32];
-        if (metrics[i] == LS_METRICS)
-            continue;
-        snprintf(key, sizeof key, "test_%s", ls_metric_names[metrics[i]]);
-        const double value = number(r, key);
+        const double value = metrics[i] == LS_METRICS ? NAN : f->measured[metrics[i]];
         if (isnan(value))
             continue;
         f->metric = metrics[i];
@@ -227,12 +235,10 @@ static void find_step(ls_run_facts *f, const ls_run_log *log)
 void ls_run_facts_find(ls_run_facts *out, const ls_run_log *log, const char *run_dir)
 {
     double rows = 0;
-    *out = (ls_run_facts){.state = LS_RUN_KILLED,
-                          .metric = LS_METRICS,
-                          .value = NAN,
-                          .best = NAN,
-                          .loss = NAN,
-                          .train_loss = NAN};
+    *out = (ls_run_facts){
+        .state = LS_RUN_KILLED, .metric = LS_METRICS, .value = NAN, .best = NAN, .train_loss = NAN};
+    for (int m = 0; m < LS_METRICS; m++)
+        out->measured[m] = NAN;
     for (size_t i = 0; i < log->others; i++) {
         ls_json *doc;
         char type[24] = "";

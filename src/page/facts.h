@@ -32,7 +32,6 @@ typedef struct ls_run_facts {
     ls_metric metric;          /* metric of the evaluations; LS_METRICS: not known */
     char judged[16];           /* "test" or "validation": rows on which the model is evaluated */
     double value, best;        /* the metric at the newest and at the best evaluation */
-    double loss;               /* loss of the newest evaluation */
     double train_loss;         /* mean loss of the newest epoch's training rows */
     double rate;               /* training rows per second, mean over the epochs */
     double seconds;            /* time of epochs and evaluations */
@@ -52,6 +51,7 @@ typedef struct ls_run_facts {
      * run's file (record resume, missing_records). `best`, `rate`, `seconds` and `resumed` count
      * only what is left. */
     bool lacks_records;
+    double measured[LS_METRICS]; /* metrics of the newest evaluation, its loss included */
 } ls_run_facts;
 
 /* Returns the name of the rows on which a run is evaluated: "validation" or "test". `config`: the
@@ -62,9 +62,14 @@ const char *ls_run_judged(const cJSON *config);
  * `start`: record run_start. */
 ls_metric ls_run_metric(const cJSON *start);
 
-/* Returns the name of the metric of a run's evaluations in tables and on pages, such as "accuracy",
- * "R²" or "AUC"; "" for a metric that is not the main one of any loss. */
+/* Returns the name of a metric in tables and on pages, such as "accuracy", "R²" or "AUC"; "" for
+ * the loss, the matrix and LS_METRICS. */
 const char *ls_metric_title(ls_metric metric);
+
+enum { LS_METRIC_KEY = 32 }; /* size of a text of ls_metric_key in bytes */
+/* Writes the key of a metric in the record of an evaluation, such as "test_auc", to `out` and
+ * returns `out`; "" for LS_METRICS. */
+const char *ls_metric_key(char out[LS_METRIC_KEY], ls_metric metric);
 
 /* Finds the facts in the records of the run in the directory `run_dir`. */
 void ls_run_facts_find(ls_run_facts *out, const ls_run_log *log, const char *run_dir);

@@ -189,8 +189,8 @@ static void add_epochs(ls_buffer *b, const ls_run_log *log, const outcome *o)
 {
     const ls_metric metric = ls_run_metric(root_of(o->start));
     const char *judged = ls_run_judged(member(root_of(o->start), "config"));
-    char key[32];
-    snprintf(key, sizeof key, "test_%s", ls_metric_names[metric]);
+    char key[LS_METRIC_KEY];
+    ls_metric_key(key, metric);
     ls_buffer_format(b,
                      "<div class=\"scroll\"><table><thead><tr><th>epoch</th><th></th><th>loss</th>"
                      "<th>%s</th></tr></thead><tbody>\n",

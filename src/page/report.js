@@ -35,7 +35,7 @@ const METRICS = [{ key: 'test_accuracy', name: 'accuracy', trained: 'train_accur
   { key: 'test_huber', name: 'Huber loss', loss: 'huber' }, { key: 'test_pinball', name: 'pinball loss', loss: 'quantile' },
   { key: 'test_deviance', name: 'deviance', loss: 'poisson' }];
 /* Keys and names of the metrics that are shown besides the main metric. */
-const OTHERS = [['test_top5', 'top 5'], ['test_r2', 'R²'], ['test_mae', 'mean absolute error'], ['test_auc', 'AUC'],
+const OTHERS = [['test_top5', 'top 5'], ['test_r2', 'R²'], ['test_mae', 'mean abs. error'], ['test_auc', 'AUC'],
   ['test_huber', 'Huber loss'], ['test_pinball', 'pinball loss'], ['test_coverage', 'coverage'], ['test_deviance', 'deviance'],
   ['test_average_precision', 'average precision'], ['test_f1', 'F1'], ['test_r2_mean', 'mean R²']];
 

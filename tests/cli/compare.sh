@@ -103,6 +103,52 @@ steps_of() {
 [ "$(steps_of runs/three | wc -l)" -ge 3 ] || fail 'expected the steps so far'
 ! grep -q -e 'src="http' -e 'href="http' compare.html || fail 'expected no resource outside the page'
 
+# ---- all metrics of the evaluations ----
+# Expects in the table and on the page the values of a metric's key in the newest evaluation of each run.
+has_metric() {
+    name=$1 key=$2
+    shift 2
+    wanted='' values=''
+    for one; do
+        value=$(grep '"type":"eval"' "$one/metrics.jsonl" | tail -n 1 | sed -n "s/.*\"$key\":\([^,}]*\).*/\1/p")
+        case $value in *[0-9]*) value=$(printf %.4f "$value") ;; *) value='' ;; esac
+        wanted="$wanted  *${value:--}"
+        values="$values,\"$value\""
+    done
+    has stdout.txt "^$name$wanted\$"
+    has compare.html "{\"type\":\"compared\",\"config\":false,\"name\":\"$name\",\"values\":\[${values#,}\]}"
+    has compare.html "^<tr><th scope=\"row\">$name</th>"
+    case $name in *loss) ;; *) has report.html "\['$key', '$name'\]\|{ key: '$key', name: '$name'" ;; esac
+}
+awk 'BEGIN { print "a,b,bought"; for (i = 0; i < 200; i++) print i % 17 "," i % 7 "," (i % 17 + i % 5 > 11 ? "yes" : "no") }' >people.csv
+cat >people.json <<'END'
+{"data": {"name": "csv", "path": "people.csv", "target": "bought", "validation": 0.25},
+ "model": {"layers": [{"type": "dense", "out": 2}]},
+ "devices": "ref:1", "batch_size": 25, "epochs": 2, "optimizer": {"name": "sgd", "lr": 0.05}}
+END
+run people.json --quiet --set run_dir=people
+expect_code 0
+run people.json --quiet --set run_dir=people2 --set epochs=4
+expect_code 0
+run report people -o report.html --samples 0 # its script has the names of all metrics
+expect_code 0
+run compare people people2
+expect_code 0
+for metric in 'accuracy=accuracy' 'AUC=auc' 'average precision=average_precision' 'F1=f1' 'validation loss=loss'; do
+    has_metric "${metric%=*}" "test_${metric#*=}" people people2
+done
+[ "$(sed -n '/^best accuracy/,/^validation loss/s/   *.*//p' stdout.txt | tr '\n' ';')" = \
+    'best accuracy;AUC;average precision;F1;validation loss;' ] || fail 'expected each metric once, before the loss'
+has compare.html '"metric":"accuracy","metric_key":"test_accuracy","metric_rises":true,"judged":"validation"'
+run people.json --quiet --set run_dir=values --set data.target=a --set data.labels=values --set 'model.layers=[{"type":"dense","out":1}]'
+expect_code 0
+run compare people values
+expect_code 0
+for metric in 'accuracy=accuracy' 'R²=r2' 'AUC=auc' 'mean abs. error=mae' 'F1=f1'; do
+    has_metric "${metric%=*}" "test_${metric#*=}" people values
+done
+has stdout.txt '^metric  *0\.[0-9]*  *-\{0,1\}[0-9]'
+
 kill -INT $running
 wait $running
 run runs
