@@ -159,6 +159,14 @@ void ls_config_read_part(ls_onnx_source *out, ls_fields *f)
     read_shape(&out->input, f, ls_field_any(f, "input"));
 }
 
+/* Returns the status with which a config is refused whose file cannot be read. LS_EUNSUPPORTED is
+ * left to devices and hosts: something that is not read, such as an operator, makes the file one of
+ * another kind, and the user has to change the file. */
+static int status_of_file(int status)
+{
+    return status == LS_EUNSUPPORTED ? LS_EDATA : status;
+}
+
 /* Reads the model {"onnx": FILE, "input": …, "output": …, "head": "new"}. The config's model
  * becomes the layers of the file. It has the file's SHA-256, but not its path. */
 static int read_onnx(ls_config *c, const char *config_path, ls_error *err)
@@ -178,7 +186,7 @@ static int read_onnx(ls_config *c, const char *config_path, ls_error *err)
         return status;
     status = ls_onnx_import(&c->onnx, &source, c->host, &cause);
     if (status)
-        return ls_config_fail(err, c, "model", status, "%s", cause.text);
+        return ls_config_fail(err, c, "model", status_of_file(status), "%s", cause.text);
     status = ls_onnx_net_parse(&c->model_doc, c->onnx, err);
     if (status == LS_OK)
         c->model = ls_json_root(c->model_doc);
@@ -531,8 +539,12 @@ int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *
     status = ls_dataset_open(train, test, &spec, o->host, &cause);
     if (status == LS_ECONFIG)
         return ls_config_fail(err, c, key, status, "%s", cause.text);
-    if (status && err)
+    if (ls_dataset_form_of(c->data_name) != LS_DATA_OF_CALLER)
+        status = status_of_file(status);
+    if (status && err) {
         *err = cause;
+        err->status = status;
+    }
     return status;
 }
 

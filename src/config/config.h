@@ -200,7 +200,8 @@ int ls_config_check_texts(const char *const *text, int count, const char *name, 
 
 /* Reads and checks a config. The model's layers are not checked, because that requires the shape of
  * the data. The caller frees it with ls_config_fini. Errors: LS_ECONFIG with file, line and column;
- * LS_ENOENT, LS_EIO, LS_EINVAL, LS_ENOMEM. */
+ * LS_EDATA (an ONNX file is damaged, or has something that is not read), LS_ENOENT, LS_EIO,
+ * LS_EINVAL, LS_ENOMEM. */
 int ls_config_read(ls_config *out, const ls_trainer_options *options, ls_error *err);
 /* Sets run_dir if the config does not: the program's runs get a directory below runs/, and the runs
  * of any other caller none. Errors: LS_EINVAL (options->sys). */
@@ -281,7 +282,8 @@ bool ls_config_loss_is_of_vectors(const ls_config *config);
 
 /* Opens both splits of the data that a config names. `options` contain the directories to search
  * and the caller's own data sources. `labels_only`: as in ls_dataset_spec. Errors: those of
- * ls_dataset_open; LS_ECONFIG with line and column of the key. */
+ * ls_dataset_open, with LS_EDATA for a file that has something that is not read; LS_ECONFIG with
+ * line and column of the key. */
 int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *config,
                         bool labels_only, const ls_trainer_options *options, ls_error *err);
 /* If the data is a folder of images, makes sure that options->cache_dir has a packed file of the
