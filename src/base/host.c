@@ -141,6 +141,21 @@ static void add_limit(char out[LS_THREAD_REASON], int resource, const char *opti
                  (unsigned long long)(limit.rlim_cur / unit), of);
 }
 
+static void add_memory_limits(char out[LS_THREAD_REASON])
+{
+    add_limit(out, RLIMIT_AS, "-v", 1024, "KiB");
+    add_limit(out, RLIMIT_DATA, "-d", 1024, "KiB");
+}
+
+const char *ls_memory_limits(char out[LS_MEMORY_LIMITS])
+{
+    out[0] = '\0';
+    add_memory_limits(out);
+    if (out[0])
+        out[strlen(out) - strlen(", ")] = '\0';
+    return out;
+}
+
 const char *ls_thread_reason(char out[LS_THREAD_REASON], int error)
 {
     char why[LS_REASON];
@@ -149,8 +164,7 @@ const char *ls_thread_reason(char out[LS_THREAD_REASON], int error)
         return out;
     strcat(out, "; one of these limits is too low: ");
     add_limit(out, RLIMIT_NPROC, "-u", 1, "threads of this user");
-    add_limit(out, RLIMIT_AS, "-v", 1024, "KiB");
-    add_limit(out, RLIMIT_DATA, "-d", 1024, "KiB");
+    add_memory_limits(out);
     strcat(out, "pids.max of the cgroup, or memory");
     return out;
 }

@@ -69,4 +69,10 @@ int ls_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg);
  * number for several limits, so the text names those that are set. */
 const char *ls_thread_reason(char out[LS_THREAD_REASON], int error);
 
+#define LS_MEMORY_LIMITS LS_THREAD_REASON /* size of a text of ls_memory_limits in bytes */
+
+/* Writes the limits of this process's memory that are set, such as "ulimit -v is 20480 KiB", and
+ * returns `out`; "" if there is none. */
+const char *ls_memory_limits(char out[LS_MEMORY_LIMITS]);
+
 #endif

@@ -51,7 +51,11 @@ int cli_exit_code(int status)
 
 int cli_fail(int status, const char *text)
 {
-    cli_say("%s", text);
+    char limits[LS_MEMORY_LIMITS];
+    if (status == LS_ENOMEM && ls_memory_limits(limits)[0])
+        cli_say("%s; the memory of this process is limited (%s): raise the limit", text, limits);
+    else
+        cli_say("%s", text);
     return cli_exit_code(status);
 }
 

@@ -28,7 +28,7 @@ enum {
 /* Returns the exit code for a status of the library. */
 int cli_exit_code(int status);
 /* Prints "NAME: TEXT", with the name of the program, on stderr and returns the exit code for
- * `status`. */
+ * `status`. If memory ran out, the limits of the process's memory are named too. */
 int cli_fail(int status, const char *text);
 /* Does the same for a command that reads a model or data of the user: what the library cannot do
  * with them (LS_EUNSUPPORTED) is a fault of these files, EXIT_DATA, and not of a device. */

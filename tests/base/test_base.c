@@ -117,6 +117,24 @@ static void a_refused_thread_names_the_limits_that_are_set(void **state)
     assert_null(strstr(ls_thread_reason(text, EPERM), "ulimit"));
 }
 
+static void the_limits_of_memory_are_those_that_are_set(void **state)
+{
+    (void)state;
+    char text[LS_MEMORY_LIMITS];
+    struct rlimit address, data, low;
+    assert_int_equal(getrlimit(RLIMIT_AS, &address), 0);
+    assert_int_equal(getrlimit(RLIMIT_DATA, &data), 0);
+    if (address.rlim_cur != RLIM_INFINITY || data.rlim_cur != RLIM_INFINITY)
+        skip();
+    assert_string_equal(ls_memory_limits(text), "");
+    low = data;
+    low.rlim_cur = 123456u * 1024;
+    assert_int_equal(setrlimit(RLIMIT_DATA, &low), 0);
+    ls_memory_limits(text);
+    assert_int_equal(setrlimit(RLIMIT_DATA, &data), 0);
+    assert_string_equal(text, "ulimit -d is 123456 KiB");
+}
+
 static void a_message_that_is_too_long_is_cut(void **state)
 {
     (void)state;
@@ -265,6 +283,7 @@ LS_TESTS(base, "unit")
         cmocka_unit_test(an_error_has_the_reason_of_its_last_failure),
         cmocka_unit_test(the_result_of_a_callback_is_a_status_with_a_line),
         cmocka_unit_test(a_refused_thread_names_the_limits_that_are_set),
+        cmocka_unit_test(the_limits_of_memory_are_those_that_are_set),
         cmocka_unit_test(a_message_that_is_too_long_is_cut),
         cmocka_unit_test(memory_is_zeroed_aligned_and_the_hosts),
         cmocka_unit_test(sizes_that_overflow_give_no_memory),

@@ -265,4 +265,15 @@ expect_failure 64 "a value is missing after --set; $help" config.json --set
 expect_failure 64 "--set nonsense: expected KEY=VALUE, found no '='" config.json --set nonsense
 expect_failure 64 "--set =3: expected a key before '=', found none" config.json --set =3
 
+# ---- memory ----
+# 783,000,000 bytes for the weights of the first layer; with a sanitizer the program needs more than the limit to begin
+large='model.layers=[{"type":"flatten"},{"type":"dense","out":250000},{"type":"dense","out":10}]'
+if (ulimit -v 600000 && "$program" --version) >stdout.txt 2>stderr.txt; then
+    label='a model under ulimit -v'
+    (ulimit -v 600000 && exec "$program" config.json --set "$large") >stdout.txt 2>stderr.txt </dev/null
+    code=$?
+    expect_code 71
+    expect_stderr_line 'trainer: out of memory for .*; the memory of this process is limited (ulimit -v is 600000 KiB): raise the limit'
+fi
+
 finish
