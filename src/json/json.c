@@ -237,3 +237,12 @@ void ls_json_put_node(ls_json_writer *w, const char *key, const cJSON *node)
         ls_json_put_null(w, key);
     }
 }
+
+cJSON *ls_json_written_tree(ls_json_writer *w, const char *what, ls_error *err)
+{
+    const char *text = ls_json_writer_text(w, NULL, NULL);
+    cJSON *tree = text ? cJSON_Parse(text) : NULL;
+    if (!tree)
+        ls_fail(err, LS_ENOMEM, "out of memory for %s", what);
+    return tree;
+}

@@ -104,4 +104,8 @@ bool ls_json_is_set(const ls_json *doc, const cJSON *node);
 /* Writes a tree. `key`: as for the writer's other functions. */
 void ls_json_put_node(ls_json_writer *w, const char *key, const cJSON *node);
 
+/* Reads the writer's text as a tree, which the caller frees with cJSON_Delete. Returns NULL if
+ * memory ran out, and sets `err` to LS_ENOMEM, "out of memory for" followed by `what`. */
+cJSON *ls_json_written_tree(ls_json_writer *w, const char *what, ls_error *err);
+
 #endif

@@ -128,13 +128,10 @@ static int check_evaluations(const verification *v, const cJSON *theirs, ls_erro
 {
     ls_json_writer w;
     char here[LS_JSON_SHOWN], there[LS_JSON_SHOWN];
-    int status = LS_OK;
     ls_json_writer_init(&w, 0, v->host);
     ls_config_write_of_evaluations(&w, NULL, &v->trainer->config);
-    const char *text = ls_json_writer_text(&w, NULL, err);
-    cJSON *all = text ? cJSON_Parse(text) : NULL;
-    if (!all)
-        status = ls_fail(err, LS_ENOMEM, "out of memory for the keys of the evaluations");
+    cJSON *all = ls_json_written_tree(&w, "the keys of the evaluations", err);
+    int status = all ? LS_OK : LS_ENOMEM;
     for (const cJSON *mine = all ? all->child : NULL; mine && status == LS_OK; mine = mine->next) {
         ls_json_difference found = {"", NULL, NULL};
         snprintf(found.place, sizeof found.place, "%.60s", mine->string);
@@ -194,9 +191,8 @@ static int check_data(verification *v, ls_error *err)
         return status;
     ls_json_writer_init(&w, 0, v->host);
     ls_put_data(&w, NULL, v->trainer, &v->rows);
-    const char *text = ls_json_writer_text(&w, NULL, err);
-    cJSON *mine = text ? cJSON_Parse(text) : NULL;
-    status = mine ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for the hashes of the data");
+    cJSON *mine = ls_json_written_tree(&w, "the hashes of the data", err);
+    status = mine ? LS_OK : LS_ENOMEM;
     ls_verify_leave_out(mine, theirs, found.place);
     if (mine && ls_json_differs(&found, mine, theirs))
         ls_verify_value_differs(v, &found, "the verifier's data have");

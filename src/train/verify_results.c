@@ -78,10 +78,9 @@ static int compare_receipts(verification *v, ls_error *err)
     ls_json_writer w;
     ls_json_writer_init(&w, 0, v->host);
     int status = ls_compose_receipt(&w, v->trainer, &v->rows, err);
-    const char *text = status == LS_OK ? ls_json_writer_text(&w, NULL, err) : NULL;
-    cJSON *mine = text ? cJSON_Parse(text) : NULL;
+    cJSON *mine = status == LS_OK ? ls_json_written_tree(&w, "a receipt", err) : NULL;
     if (status == LS_OK && !mine)
-        status = ls_fail(err, LS_ENOMEM, "out of memory for a receipt");
+        status = LS_ENOMEM;
     if (status == LS_OK)
         status = take_former_hash(mine, v, err);
     if (status == LS_OK) {

@@ -105,6 +105,29 @@ static void values_keep_their_exact_numbers_and_strings(void **state)
     ls_json_destroy(doc);
 }
 
+static void what_was_written_is_read_as_a_tree(void **state)
+{
+    (void)state;
+    ls_json_writer w;
+    ls_error err = {0};
+    ls_json_writer_init(&w, 0, NULL);
+    ls_json_open_object(&w, NULL);
+    ls_json_put_string(&w, "a", "b");
+    ls_json_close(&w);
+    cJSON *tree = ls_json_written_tree(&w, "a test", &err);
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(tree, "a")), "b");
+    cJSON_Delete(tree);
+    ls_json_writer_fini(&w);
+    ration none = {0};
+    const ls_host host = {sizeof host, ration_alloc, ration_free, NULL, &none};
+    ls_json_writer_init(&w, 0, &host);
+    ls_json_put_string(&w, NULL, "text");
+    assert_null(ls_json_written_tree(&w, "a test", &err));
+    assert_int_equal(err.status, LS_ENOMEM);
+    assert_string_equal(err.text, "out of memory for a test");
+    ls_json_writer_fini(&w);
+}
+
 static void a_locale_with_a_decimal_comma_changes_nothing(void **state)
 {
     (void)state;
@@ -267,6 +290,7 @@ LS_TESTS(json_document, "unit")
         cmocka_unit_test(every_node_knows_its_line_and_column),
         cmocka_unit_test(failures_name_file_line_and_column),
         cmocka_unit_test(values_keep_their_exact_numbers_and_strings),
+        cmocka_unit_test(what_was_written_is_read_as_a_tree),
         cmocka_unit_test(a_locale_with_a_decimal_comma_changes_nothing),
         cmocka_unit_test(files_that_cannot_be_read_are_named),
         cmocka_unit_test(files_are_read_up_to_the_limit),
