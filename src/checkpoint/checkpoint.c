@@ -67,7 +67,7 @@ int ls_checkpoint_write(const char *path, const ls_network *model, const ls_opti
     return status;
 }
 
-int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path,
+int ls_checkpoint_read(const ls_checkpoint_values *values, const ls_tensor_file *file,
                        const ls_network *model, const ls_optimizer *optimizer, const ls_host *host,
                        ls_error *err)
 {
@@ -77,7 +77,7 @@ int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path,
     for (int i = 0; i < ls_optimizer_states(optimizer); i++)
         set[1 + i] = (ls_tensors_in){prefix[i], values->slot[i]};
     int status =
-        ls_safetensors_load_sets(set, 1 + ls_optimizer_states(optimizer), path, model, host, err);
+        ls_safetensors_read_sets(set, 1 + ls_optimizer_states(optimizer), file, model, host, err);
     /* If the saved weights are a moving average, an optimizer state contains the trained weights.
      * Both have the same running statistics (of batch norm), which are in the file only once. */
     for (int i = 0; i < model->stats && ls_optimizer_average(optimizer) >= 0; i++)

@@ -59,10 +59,9 @@ int ls_checkpoint_write(const char *path, const ls_network *model, const ls_opti
                         const ls_checkpoint_values *values, const char *state, const ls_host *host,
                         ls_error *err);
 
-/* Reads the tensors of a checkpoint into `values`. Verifies the file's SHA-256 again, because the
- * file can have been damaged since its state was read. Errors: LS_EDATA with file and offset,
- * LS_EIO, LS_ENOMEM. After an error the contents of `values` are undefined. */
-int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path,
+/* Reads the tensors of a checkpoint into `values`. Errors: LS_EDATA with file and offset, LS_EIO,
+ * LS_ENOMEM. After an error the contents of `values` are undefined. */
+int ls_checkpoint_read(const ls_checkpoint_values *values, const ls_tensor_file *file,
                        const ls_network *model, const ls_optimizer *optimizer, const ls_host *host,
                        ls_error *err);
 

@@ -381,15 +381,15 @@ static int check_position(const ls_resumed *r, const ls_successor *run, ls_error
     return LS_OK;
 }
 
-int ls_resume_load(const ls_checkpoint_values *values, const ls_resumed *r, const ls_successor *run,
-                   ls_error *err)
+int ls_resume_load(const ls_checkpoint_values *values, const ls_resumed *r,
+                   const ls_tensor_file *file, const ls_successor *run, ls_error *err)
 {
     int status = check_recipe(r, run, err);
     if (status == LS_OK)
         status = check_data(&r->state, run, err);
     if (status == LS_OK)
-        status = ls_checkpoint_read(values, r->path, run->model, &run->config->optimizer, run->host,
-                                    err);
+        status =
+            ls_checkpoint_read(values, file, run->model, &run->config->optimizer, run->host, err);
     return status ? status : check_position(r, run, err);
 }
 

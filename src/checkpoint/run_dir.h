@@ -105,10 +105,10 @@ typedef struct ls_successor {
 
 /* Checks that the recipe and the data of `run` are those of the checkpoint. Reads weights and
  * optimizer states into `values`. Checks that the checkpoint's numbers of steps and epochs fit the
- * number of steps of an epoch of `run`. After a failure only the contents of `values` can have
- * changed. Errors: LS_ECONFIG, LS_EDATA, LS_EIO, LS_ENOMEM. */
+ * number of steps of an epoch of `run`. `file`: the opened checkpoint. After a failure only the
+ * contents of `values` can have changed. Errors: LS_ECONFIG, LS_EDATA, LS_EIO, LS_ENOMEM. */
 int ls_resume_load(const ls_checkpoint_values *values, const ls_resumed *resumed,
-                   const ls_successor *run, ls_error *err);
+                   const ls_tensor_file *file, const ls_successor *run, ls_error *err);
 /* Logs a warning if the library or the instruction set of the devices differs from the one that the
  * checkpoint names. (Results depend on the library and, on some devices, on the instruction
  * set.) */

@@ -278,12 +278,10 @@ static void warn_of_rounded_levels(const ls_card *c, const char *path)
         warned = warn_if_rounded(c, path, p->target ? p->target : "target", name->valuestring);
 }
 
-int ls_card_read(ls_card *out, const char *path, const ls_host *host, ls_error *err)
+int ls_card_read(ls_card *out, const ls_tensor_file *file, const ls_host *host, ls_error *err)
 {
-    char name[300], *text;
-    int status = ls_safetensors_card(&text, path, host, err);
-    if (status)
-        return status;
+    char name[300];
+    const char *path = ls_tensor_file_path(file), *text = ls_tensor_file_card(file);
     if (!text)
         return ls_fail(
             err, LS_EDATA,
@@ -291,8 +289,7 @@ int ls_card_read(ls_card *out, const char *path, const ls_host *host, ls_error *
             "written, with \"lockstep_model\" in its metadata",
             path);
     snprintf(name, sizeof name, "%.240s: lockstep_model", path);
-    status = ls_card_parse(out, name, text, host, err);
-    ls_free(host, text);
+    int status = ls_card_parse(out, name, text, host, err);
     if (status == LS_OK)
         warn_of_rounded_levels(out, path);
     return status;
@@ -305,9 +302,18 @@ void ls_card_fini(ls_card *c)
     memset(c, 0, sizeof *c);
 }
 
-int ls_card_load(ls_network **model, float **weights, const ls_card *c, const char *path,
+int ls_card_keep(ls_network *model, const ls_tensor_file *file, const ls_host *host, ls_error *err)
+{
+    const char *text = ls_tensor_file_card(file);
+    model->card = text ? ls_strdup(host, text) : NULL;
+    return !text || model->card ? LS_OK
+                                : ls_fail(err, LS_ENOMEM, "out of memory for the model's card");
+}
+
+int ls_card_load(ls_network **model, float **weights, const ls_card *c, const ls_tensor_file *file,
                  ls_error *err)
 {
+    const char *path = ls_tensor_file_path(file);
     const ls_host *host = c->config.host;
     ls_error why;
     *weights = NULL;
@@ -316,11 +322,11 @@ int ls_card_load(ls_network **model, float **weights, const ls_card *c, const ch
     if (status) /* adds the path to messages about sizes; messages about layers have it already */
         return ls_fail(err, status == LS_ENOMEM ? status : LS_EDATA, "%.200s%s%s",
                        status == LS_EINVAL ? path : "", status == LS_EINVAL ? ": " : "", why.text);
-    status = ls_safetensors_card(&(*model)->card, path, host, err);
+    status = ls_card_keep(*model, file, host, err);
     if (status == LS_OK)
         *weights = ls_alloc_array(host, (*model)->floats, sizeof **weights);
     if (status == LS_OK)
-        status = *weights ? ls_safetensors_load(*weights, path, *model, "", host, err)
+        status = *weights ? ls_safetensors_read(*weights, file, *model, "", host, err)
                           : ls_fail(err, LS_ENOMEM, "out of memory for %zu parameters",
                                     (*model)->floats);
     if (status == LS_OK)

@@ -16,6 +16,7 @@
 #define CONFIG_CARD_H
 
 #include "config/config.h"
+#include "formats/safetensors.h"
 #include "nn/network.h"
 
 /* Writes the card to model->card. Files of the model's weights that are written afterwards contain
@@ -42,9 +43,9 @@ typedef struct ls_card {
 } ls_card;
 
 /* Reads the card of a file. Logs a warning for each column of texts that an older version may have
- * trained with several numbers as one level (ls_level_was_rounded). Errors: LS_ENOENT, LS_EIO,
- * LS_ENOMEM; LS_EDATA if the file is damaged or has no card. */
-int ls_card_read(ls_card *out, const char *path, const ls_host *host, ls_error *err);
+ * trained with several numbers as one level (ls_level_was_rounded). Errors: LS_ENOMEM;
+ * LS_EDATA if the file has no card or one that cannot be read. */
+int ls_card_read(ls_card *out, const ls_tensor_file *file, const ls_host *host, ls_error *err);
 /* Reads a card from a text, which messages call `name`. Errors: LS_EDATA, LS_ENOMEM. */
 int ls_card_parse(ls_card *out, const char *name, const char *text, const ls_host *host,
                   ls_error *err);
@@ -54,10 +55,14 @@ char *ls_card_with_threshold(const char *card, double threshold, const ls_host *
 /* Frees the contents. A zeroed card is allowed. */
 void ls_card_fini(ls_card *card);
 
-/* Creates the model that the card describes, and loads its weights from the safetensors file
- * `path`, from which the card was read. The caller frees both. Errors: those of ls_card_read. */
-int ls_card_load(ls_network **model, float **weights, const ls_card *card, const char *path,
-                 ls_error *err);
+/* Creates the model that the card describes, and reads its weights from the file from which
+ * the card was read. The caller frees both. Errors: those of ls_card_read, LS_EIO. */
+int ls_card_load(ls_network **model, float **weights, const ls_card *card,
+                 const ls_tensor_file *file, ls_error *err);
+
+/* Copies the card of a file to model->card, which becomes NULL if the file has none. Errors:
+ * LS_ENOMEM. */
+int ls_card_keep(ls_network *model, const ls_tensor_file *file, const ls_host *host, ls_error *err);
 
 /* Returns the name of class `label`; NULL: it has none. */
 const char *ls_card_class_name(const ls_card *card, int label);

@@ -228,12 +228,13 @@ static void count_weights(ls_origin *o, const ls_network *model)
     o->taken -= o->left;
 }
 
-static int take_card(ls_origin *o, const ls_card *card, const char *path, ls_error *err)
+static int take_card(ls_origin *o, const ls_card *card, const ls_tensor_file *file,
+                     const char *path, ls_error *err)
 {
     const ls_gather *scale = &card->config.preprocessing;
     ls_network *model;
     float *weights;
-    int status = ls_card_load(&model, &weights, card, path, err);
+    int status = ls_card_load(&model, &weights, card, file, err);
     if (status)
         return status;
     ls_json_writer w;
@@ -266,10 +267,14 @@ static int take_card(ls_origin *o, const ls_card *card, const char *path, ls_err
 static int read_weights(ls_origin *o, const char *path, ls_error *err)
 {
     ls_card card = {.classes = 0};
+    ls_tensor_file *file;
     ls_error cause;
-    int status = ls_card_read(&card, path, o->host, &cause);
+    int status = ls_tensor_file_open(&file, path, o->host, err);
+    if (status)
+        return status;
+    status = ls_card_read(&card, file, o->host, &cause);
     if (status == LS_OK)
-        status = take_card(o, &card, path, err);
+        status = take_card(o, &card, file, path, err);
     else if (status == LS_EDATA)
         status = ls_fail(err, LS_EUNSUPPORTED,
                          "%.400s; a file of weights alone does not say which network they belong "
@@ -280,6 +285,7 @@ static int read_weights(ls_origin *o, const char *path, ls_error *err)
     else
         status = ls_fail(err, status, "%s", cause.text);
     ls_card_fini(&card);
+    ls_tensor_file_close(file);
     return status;
 }
 

@@ -71,39 +71,50 @@ void ls_floats_sha256(char out[65], const float *values, size_t count);
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
+/* A file that is open for reading. When it is opened, its header is checked, and its checksum
+ * (ls_tensor_notes), if it has one, is verified by reading the whole file. All functions below read
+ * this opened file, also if another file has taken its place meanwhile. */
+typedef struct ls_tensor_file ls_tensor_file;
+
+/* Opens a file. Errors, after which *out is NULL: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA, with
+ * file, offset and what was expected, if the file is damaged or not a safetensors file. Any thread.
+ */
+int ls_tensor_file_open(ls_tensor_file **out, const char *path, const ls_host *host, ls_error *err);
+/* Closes the file. NULL is allowed. */
+void ls_tensor_file_close(ls_tensor_file *file);
+
+/* Returns the path with which the file was opened. */
+const char *ls_tensor_file_path(const ls_tensor_file *file);
+
+/* Return a text of the file's metadata (ls_tensor_notes), or NULL if the file does not have it. The
+ * text is valid until the file is closed. */
+const char *ls_tensor_file_state(const ls_tensor_file *file);
+const char *ls_tensor_file_card(const ls_tensor_file *file);
+const char *ls_tensor_file_steps(const ls_tensor_file *file);
+
 /* Reads the set's tensors into set->to; F16 and BF16 are converted to F32. Some programs put a
  * prefix such as "module." or "_orig_mod." before all names. If all names of the file begin with
  * the same prefix, which ends with a dot, and the set has no prefix, the prefix in the file is
  * ignored, and a line in the log of `host` says so. Tensors that the set does not name are
- * ignored. If the file has a checksum (ls_tensor_notes), it is verified first. Errors:
- * LS_ENOENT; LS_EIO; LS_EDATA with file, offset and what was expected; LS_ENOMEM. Any thread. */
-int ls_tensor_file_load(const ls_tensor_set *set, const char *path, const ls_host *host,
-                        ls_error *err);
+ * ignored. Errors: LS_EIO; LS_EDATA with file, offset and what was expected; LS_ENOMEM. Any thread.
+ */
+int ls_tensor_file_load(const ls_tensor_set *set, const ls_tensor_file *file, ls_error *err);
 
 /* Reads those tensors of the set that the file contains in the same shape. The other tensors of
  * the set stay unchanged. Logs a line for each tensor of the set that was not read, and for
  * each tensor of the file that was not used. Errors: those of ls_tensor_file_load, and LS_EDATA if
  * no tensor fits. */
-int ls_tensor_file_load_fitting(const ls_tensor_set *set, const char *path, const ls_host *host,
+int ls_tensor_file_load_fitting(const ls_tensor_set *set, const ls_tensor_file *file,
                                 ls_error *err);
 
 /* Reads a file that ls_tensor_file_write has written. The file must contain all tensors of all
- * sets, as F32, and no others. Its checksum, if it has one, is verified first. After a
- * failure the contents of the arrays are undefined. Errors: those of ls_tensor_file_load. */
-int ls_tensor_file_load_sets(const ls_tensor_set *sets, int count, const char *path,
-                             const ls_host *host, ls_error *err);
+ * sets, as F32, and no others. After a failure the contents of the arrays are undefined. Errors:
+ * those of ls_tensor_file_load. */
+int ls_tensor_file_load_sets(const ls_tensor_set *sets, int count, const ls_tensor_file *file,
+                             ls_error *err);
 
-/* Reads notes->state of a file, and verifies the file's checksum. *state becomes NULL if the file
- * has no state; the caller frees it. Errors: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA, with file,
- * offset and what was expected, if the file is damaged or not a safetensors file. */
+/* Opens a file, copies its state to *state, and closes it. *state becomes NULL if the file has no
+ * state; the caller frees it. Errors: those of ls_tensor_file_open. */
 int ls_safetensors_state(char **state, const char *path, const ls_host *host, ls_error *err);
-
-/* Reads notes->card, the description of the model, from a file of weights. *card becomes NULL if
- * the file has none; the caller frees it. The file's checksum, if it has one, is verified first.
- * Errors: those of ls_safetensors_state. */
-int ls_safetensors_card(char **card, const char *path, const ls_host *host, ls_error *err);
-
-/* Reads notes->steps in the same way. */
-int ls_safetensors_steps(char **steps, const char *path, const ls_host *host, ls_error *err);
 
 #endif

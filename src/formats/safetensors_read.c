@@ -22,9 +22,9 @@
 
 /* ---- the file ------------------------------------------------------------------------------- */
 
-/* A file that is being read. */
-typedef struct file {
-    const char *path;
+/* Functions that read an opened file work on a copy of this structure with their own `err`. */
+typedef struct ls_tensor_file {
+    char *path;
     int fd;
     uint64_t size; /* size of the file in bytes */
     uint64_t data; /* offset of the first tensor */
@@ -367,13 +367,6 @@ static int open_checked(file *f)
     return status == LS_OK ? check_header(f) : status;
 }
 
-static void close_file(file *f)
-{
-    ls_json_destroy(f->header);
-    if (f->fd >= 0)
-        close(f->fd);
-}
-
 static int load_set(const file *f, const ls_tensor_set *set)
 {
     int status = LS_OK;
@@ -483,55 +476,89 @@ static int check_whole(const file *f)
     return verify(f, digits->valuestring);
 }
 
-static int open_verified(file *f)
-{
-    int status = open_checked(f);
-    return status == LS_OK ? check_whole(f) : status;
-}
+/* ---- opening and closing --------------------------------------------------------------------- */
 
-int ls_tensor_file_load_sets(const ls_tensor_set *sets, int count, const char *path,
-                             const ls_host *host, ls_error *err)
+int ls_tensor_file_open(ls_tensor_file **out, const char *path, const ls_host *host, ls_error *err)
 {
-    file f = {.path = path, .fd = -1, .strict = true, .host = host, .err = err};
-    int status = open_verified(&f);
-    if (status == LS_OK)
-        status = check_no_others(&f, sets, count);
-    for (int g = 0; g < count && status == LS_OK; g++)
-        status = load_set(&f, &sets[g]);
-    close_file(&f);
-    return status;
-}
-
-/* Reads the text `key` of the metadata. The caller frees *out, which is NULL if there is no such
- * text. */
-static int read_metadata(char **out, const char *key, const char *path, const ls_host *host,
-                         ls_error *err)
-{
-    file f = {.path = path, .fd = -1, .host = host, .err = err};
+    file *f = ls_alloc(host, sizeof *f);
     *out = NULL;
-    int status = open_verified(&f);
-    const cJSON *text = status == LS_OK ? metadata(&f, key) : NULL;
-    if (cJSON_IsString(text)) {
-        *out = ls_strdup(host, text->valuestring);
-        status = *out ? LS_OK : ls_fail(err, LS_ENOMEM, "%s: no memory for its header", path);
-    }
-    close_file(&f);
+    if (!f)
+        return ls_fail(err, LS_ENOMEM, "%.300s: no memory to open it", path);
+    *f = (file){.path = ls_strdup(host, path), .fd = -1, .host = host, .err = err};
+    int status =
+        f->path ? open_checked(f) : ls_fail(err, LS_ENOMEM, "%.300s: no memory for its path", path);
+    if (status == LS_OK)
+        status = check_whole(f);
+    f->err = NULL;
+    if (status == LS_OK)
+        *out = f;
+    else
+        ls_tensor_file_close(f);
     return status;
+}
+
+void ls_tensor_file_close(ls_tensor_file *f)
+{
+    if (!f)
+        return;
+    ls_json_destroy(f->header);
+    if (f->fd >= 0)
+        close(f->fd);
+    ls_free(f->host, f->path);
+    ls_free(f->host, f);
+}
+
+const char *ls_tensor_file_path(const ls_tensor_file *f)
+{
+    return f->path;
+}
+
+/* Returns a copy of an opened file with another place for errors. */
+static file with_error(const file *opened, ls_error *err)
+{
+    file f = *opened;
+    f.err = err;
+    return f;
+}
+
+/* ---- texts and all tensors ------------------------------------------------------------------- */
+
+const char *ls_tensor_file_state(const ls_tensor_file *f)
+{
+    return cJSON_GetStringValue(metadata(f, "lockstep"));
+}
+
+const char *ls_tensor_file_card(const ls_tensor_file *f)
+{
+    return cJSON_GetStringValue(metadata(f, "lockstep_model"));
+}
+
+const char *ls_tensor_file_steps(const ls_tensor_file *f)
+{
+    return cJSON_GetStringValue(metadata(f, "lockstep_steps"));
 }
 
 int ls_safetensors_state(char **state, const char *path, const ls_host *host, ls_error *err)
 {
-    return read_metadata(state, "lockstep", path, host, err);
+    ls_tensor_file *f;
+    *state = NULL;
+    int status = ls_tensor_file_open(&f, path, host, err);
+    const char *text = status == LS_OK ? ls_tensor_file_state(f) : NULL;
+    if (text && !(*state = ls_strdup(host, text)))
+        status = ls_fail(err, LS_ENOMEM, "%s: no memory for its header", path);
+    ls_tensor_file_close(f);
+    return status;
 }
 
-int ls_safetensors_card(char **card, const char *path, const ls_host *host, ls_error *err)
+int ls_tensor_file_load_sets(const ls_tensor_set *sets, int count, const ls_tensor_file *opened,
+                             ls_error *err)
 {
-    return read_metadata(card, "lockstep_model", path, host, err);
-}
-
-int ls_safetensors_steps(char **steps, const char *path, const ls_host *host, ls_error *err)
-{
-    return read_metadata(steps, "lockstep_steps", path, host, err);
+    file f = with_error(opened, err);
+    f.strict = true;
+    int status = check_no_others(&f, sets, count);
+    for (int g = 0; g < count && status == LS_OK; g++)
+        status = load_set(&f, &sets[g]);
+    return status;
 }
 
 /* ---- prefixes of names ----------------------------------------------------------------------- */
@@ -585,19 +612,13 @@ static void take_prefix_off(const file *f, ls_tensor_set *set, char prefix[TENSO
            f->path, prefix);
 }
 
-int ls_tensor_file_load(const ls_tensor_set *set, const char *path, const ls_host *host,
-                        ls_error *err)
+int ls_tensor_file_load(const ls_tensor_set *set, const ls_tensor_file *opened, ls_error *err)
 {
-    file f = {.path = path, .fd = -1, .host = host, .err = err};
+    const file f = with_error(opened, err);
     char prefix[TENSOR_NAME];
     ls_tensor_set named = *set;
-    int status = open_verified(&f);
-    if (status == LS_OK)
-        take_prefix_off(&f, &named, prefix);
-    if (status == LS_OK)
-        status = load_set(&f, &named);
-    close_file(&f);
-    return status;
+    take_prefix_off(&f, &named, prefix);
+    return load_set(&f, &named);
 }
 
 /* ---- tensors that fit ------------------------------------------------------------------------ */
@@ -626,26 +647,23 @@ static int load_fitting(const file *f, const ls_tensor_set *set, int *taken)
     return status;
 }
 
-int ls_tensor_file_load_fitting(const ls_tensor_set *set, const char *path, const ls_host *host,
+int ls_tensor_file_load_fitting(const ls_tensor_set *set, const ls_tensor_file *opened,
                                 ls_error *err)
 {
-    file f = {.path = path, .fd = -1, .host = host, .err = err};
+    const file f = with_error(opened, err);
     char prefix[TENSOR_NAME];
     ls_tensor_set named = *set;
-    int taken = 0, status = open_verified(&f);
-    if (status == LS_OK)
-        take_prefix_off(&f, &named, prefix);
-    if (status == LS_OK)
-        status = load_fitting(&f, &named, &taken);
+    int taken = 0;
+    take_prefix_off(&f, &named, prefix);
+    int status = load_fitting(&f, &named, &taken);
     if (status == LS_OK && taken == 0)
         status = ls_fail(err, LS_EDATA,
                          "%s: offset 8: no tensor has a name and a shape of the model's; is it the "
                          "file of another model?",
-                         path);
+                         f.path);
     const cJSON *e = status == LS_OK ? ls_json_root(f.header)->child : NULL;
     for (; e; e = e->next)
         if (!is_metadata(e) && !belongs(e->string, &named))
             say(&f, e->string, "is not used: the model has none of that name");
-    close_file(&f);
     return status;
 }

@@ -37,16 +37,13 @@ static int read_state(uint64_t *steps, const char *path, const char *state, cons
     return status;
 }
 
-int ls_steps_of_file(uint64_t *steps, const char *path, const ls_host *host, ls_error *err)
+int ls_steps_of_file(uint64_t *steps, const ls_tensor_file *file, const ls_host *host,
+                     ls_error *err)
 {
-    char *state = NULL;
+    const char *state = ls_tensor_file_state(file);
     *steps = LS_STEPS_UNKNOWN;
-    int status = ls_safetensors_state(&state, path, host, err);
-    if (status == LS_OK)
-        status = state ? read_state(steps, path, state, host, err)
-                       : ls_safetensors_load_steps(steps, path, host, err);
-    ls_free(host, state);
-    return status;
+    return state ? read_state(steps, ls_tensor_file_path(file), state, host, err)
+                 : ls_safetensors_read_steps(steps, file, err);
 }
 
 /* Says which inputs of the graph stand for a column of dates. */
@@ -92,20 +89,15 @@ int ls_export_onnx(const char *path, const ls_network *model, const float *weigh
 int ls_trained_keep_threshold(const ls_trained *t, double threshold, ls_error *err)
 {
     uint64_t steps;
-    char *state = NULL;
     ls_network with = *t->model;
-    int status = ls_safetensors_state(&state, t->weights_path, t->host, err);
-    if (status)
-        return status;
-    const bool checkpoint = state;
-    ls_free(t->host, state);
+    const bool checkpoint = ls_tensor_file_state(t->weights_file);
     if (checkpoint || !with.card || !t->card.config.doc)
         return ls_fail(err, LS_EUNSUPPORTED,
                        "%.300s: %s; export the run, and keep the threshold in that file",
                        t->weights_path,
                        checkpoint ? "is a checkpoint, which stays as the run has written it"
                                   : "does not describe its model");
-    status = ls_steps_of_file(&steps, t->weights_path, t->host, err);
+    int status = ls_steps_of_file(&steps, t->weights_file, t->host, err);
     with.card = status ? NULL : ls_card_with_threshold(t->model->card, threshold, t->host);
     if (status == LS_OK)
         status = with.card
@@ -120,7 +112,7 @@ int ls_trained_export(ls_exported *out, const ls_trained *t, const char *path, l
     struct stat st;
     uint64_t steps = LS_STEPS_UNKNOWN;
     const bool onnx = ls_path_ends_with(path, ".onnx");
-    int status = onnx ? LS_OK : ls_steps_of_file(&steps, t->weights_path, t->host, err);
+    int status = onnx ? LS_OK : ls_steps_of_file(&steps, t->weights_file, t->host, err);
     if (status == LS_OK)
         status = onnx ? ls_export_onnx(path, t->model, t->weights, &t->config, t->card.prep,
                                        t->host, err)

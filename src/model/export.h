@@ -20,8 +20,9 @@ typedef struct ls_exported {
 int ls_export_weights(const char *path, const ls_network *model, const float *weights,
                       uint64_t steps, const ls_host *host, ls_error *err);
 /* Reads the number of training steps from a file of weights or a checkpoint. LS_STEPS_UNKNOWN: the
- * file does not have it. Errors: LS_ENOENT, LS_EIO, LS_EDATA, LS_ENOMEM. */
-int ls_steps_of_file(uint64_t *steps, const char *path, const ls_host *host, ls_error *err);
+ * file does not have it. Errors: LS_EDATA, LS_ENOMEM. */
+int ls_steps_of_file(uint64_t *steps, const ls_tensor_file *file, const ls_host *host,
+                     ls_error *err);
 /* Writes the network. `config` has the loss, the preprocessing and the name of the graph, which the
  * model's name replaces; `prep` may be NULL. Errors: those of ls_onnx_save and ls_follow_links. */
 int ls_export_onnx(const char *path, const ls_network *model, const float *weights,

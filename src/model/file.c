@@ -16,23 +16,25 @@
 LS_AFTER_STACK_CHECK static int open_model(ls_model **out, const char *path,
                                            const ls_model_options *o, ls_error *err)
 {
-    ls_card card;
-    ls_network *model;
+    ls_card card = {.classes = 0};
+    ls_tensor_file *file;
+    ls_network *model = NULL;
     float *weights = NULL;
     ls_inference *inference = NULL;
     ls_model *s = NULL;
     uint64_t steps = LS_STEPS_UNKNOWN;
-    int status = ls_card_read(&card, path, o->host, err);
-    if (status)
-        return status;
-    status = ls_card_load(&model, &weights, &card, path, err);
+    int status = ls_tensor_file_open(&file, path, o->host, err);
+    if (status == LS_OK)
+        status = ls_card_read(&card, file, o->host, err);
+    if (status == LS_OK)
+        status = ls_card_load(&model, &weights, &card, file, err);
     if (status == LS_OK)
         status = ls_inference_create(&inference, model, o->registry, &card.config.preprocessing,
                                      o->host, err);
     if (status == LS_OK)
         status = ls_inference_predict_on(inference, o->device ? o->device : "cpu:1", err);
     if (status == LS_OK)
-        status = ls_steps_of_file(&steps, path, o->host, err);
+        status = ls_steps_of_file(&steps, file, o->host, err);
     if (status == LS_OK)
         status = ls_model_create(&s, inference, weights, steps, err);
     /* a prediction of no rows opens the device, so errors of opening are returned here */
@@ -42,6 +44,7 @@ LS_AFTER_STACK_CHECK static int open_model(ls_model **out, const char *path,
     ls_inference_release(inference);
     ls_free(o->host, weights);
     ls_card_fini(&card);
+    ls_tensor_file_close(file);
     if (status)
         ls_model_release(s);
     else

@@ -204,13 +204,13 @@ static int parse_model(ls_trained *t, ls_error *err)
     if (status == LS_OK)
         status = ls_network_parse(&t->model, ls_config_model_doc(&t->config), t->config.model,
                                   t->card.input, t->card.classes, t->host, err);
-    return status ? status : ls_safetensors_card(&t->model->card, t->weights_path, t->host, err);
+    return status ? status : ls_card_keep(t->model, t->weights_file, t->host, err);
 }
 
 static int open_model(ls_trained *t, ls_error *err)
 {
     if (t->config_in_card)
-        return ls_card_load(&t->model, &t->weights, &t->card, t->weights_path, err);
+        return ls_card_load(&t->model, &t->weights, &t->card, t->weights_file, err);
     int status = t->card.config.doc ? parse_model(t, err) : infer_card(t, &t->model, err);
     /* which layers are fused into one op depends on which are frozen, and with bf16 fusion changes
      * the rounding */
@@ -221,7 +221,7 @@ static int open_model(ls_trained *t, ls_error *err)
     t->weights = ls_alloc_array(t->host, t->model->floats, sizeof *t->weights);
     if (!t->weights)
         return ls_fail(err, LS_ENOMEM, "out of memory for %zu parameters", t->model->floats);
-    return ls_safetensors_load(t->weights, t->weights_path, t->model, "", t->host, err);
+    return ls_safetensors_read(t->weights, t->weights_file, t->model, "", t->host, err);
 }
 
 /* Returns whether the user has set the key of `data`, alone or with all of `data`, in addition to
@@ -421,14 +421,10 @@ static int open_own_data(ls_trained *t, const ls_trained_options *o, ls_error *e
 static int read_config(ls_trained *out, const char *config, const ls_trained_options *o,
                        ls_error *err)
 {
-    char *card;
     const ls_trainer_options options = o->trainer;
-    int status = ls_safetensors_card(&card, out->weights_path, out->host, err);
-    const bool known = status == LS_OK && card;
+    const bool known = ls_tensor_file_card(out->weights_file);
+    int status = known ? ls_card_read(&out->card, out->weights_file, out->host, err) : LS_OK;
     if (status)
-        return status;
-    ls_free(out->host, card);
-    if (known && (status = ls_card_read(&out->card, out->weights_path, out->host, err)) != LS_OK)
         return status;
     if (is_given(&options))
         return ls_config_read(&out->config, &options, err);
@@ -441,7 +437,7 @@ static int read_config(ls_trained *out, const char *config, const ls_trained_opt
                        out->weights_path);
     /* Without a card this call fails, and its error says why there is none. */
     if (!known)
-        return ls_card_read(&out->card, out->weights_path, out->host, err);
+        return ls_card_read(&out->card, out->weights_file, out->host, err);
     out->config_in_card = true;
     out->config = out->card.config;
     return LS_OK;
@@ -454,6 +450,8 @@ int ls_trained_open(ls_trained *out, const ls_trained_options *o, ls_error *err)
     *out = (ls_trained){
         .host = host, .cache_dir = o->trainer.cache_dir, .is_new = o->new_data != NULL};
     int status = find_files(&out->weights_path, &config, o, err);
+    if (status == LS_OK)
+        status = ls_tensor_file_open(&out->weights_file, out->weights_path, host, err);
     if (status == LS_OK)
         status = read_config(out, config, o, err);
     if (status == LS_OK && !is_given(&o->trainer))
@@ -526,6 +524,7 @@ void ls_trained_close(ls_trained *t)
     ls_card_fini(&t->card);
     ls_free(t->host, t->class_name);
     ls_free(t->host, t->weights_path);
+    ls_tensor_file_close(t->weights_file);
     *t = (ls_trained){.host = t->host};
 }
 

@@ -60,6 +60,7 @@ typedef struct ls_trained {
     ls_dataset *data[LS_SUBSETS];
     bool is_new;                  /* `data` is that of ls_trained_options.new_data */
     char *weights_path;           /* file from which the weights were read */
+    ls_tensor_file *weights_file; /* the opened file; NULL in a view */
     ls_input_format input_format; /* how the model reads rows */
     const char **class_name;      /* owned array, input_format.class_name */
 } ls_trained;

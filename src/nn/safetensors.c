@@ -110,26 +110,6 @@ int ls_safetensors_sha256(char out[65], const ls_network *model, const float *ca
     return write_sets(NULL, out, model, &weights, 1, &notes, host, err);
 }
 
-int ls_safetensors_load_steps(uint64_t *steps, const char *path, const ls_host *host, ls_error *err)
-{
-    char *text = NULL, *end;
-    *steps = LS_STEPS_UNKNOWN;
-    int status = ls_safetensors_steps(&text, path, host, err);
-    if (status || !text)
-        return status;
-    const unsigned long long number = strtoull(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end || number == UINT64_MAX)
-        status =
-            ls_fail(err, LS_EDATA,
-                    "%.300s: lockstep_steps in its metadata is \"%.40s\"; expected a number of "
-                    "training steps",
-                    path, text);
-    else
-        *steps = number;
-    ls_free(host, text);
-    return status;
-}
-
 void ls_weights_sha256(char out[65], const ls_network *model, const float *canonical)
 {
     ls_floats_sha256(out, canonical, model->floats);
@@ -137,7 +117,24 @@ void ls_weights_sha256(char out[65], const ls_network *model, const float *canon
 
 /* ---- loading -------------------------------------------------------------------------------- */
 
-int ls_safetensors_load_sets(const ls_tensors_in *sets, int count, const char *path,
+int ls_safetensors_read_steps(uint64_t *steps, const ls_tensor_file *file, ls_error *err)
+{
+    char *end;
+    const char *text = ls_tensor_file_steps(file);
+    *steps = LS_STEPS_UNKNOWN;
+    if (!text)
+        return LS_OK;
+    const unsigned long long number = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end || number == UINT64_MAX)
+        return ls_fail(err, LS_EDATA,
+                       "%.300s: lockstep_steps in its metadata is \"%.40s\"; expected a number of "
+                       "training steps",
+                       ls_tensor_file_path(file), text);
+    *steps = number;
+    return LS_OK;
+}
+
+int ls_safetensors_read_sets(const ls_tensors_in *sets, int count, const ls_tensor_file *file,
                              const ls_network *model, const ls_host *host, ls_error *err)
 {
     ls_tensor_set *list;
@@ -147,31 +144,42 @@ int ls_safetensors_load_sets(const ls_tensors_in *sets, int count, const char *p
         list[g].to = sets[g].values;
     }
     if (status == LS_OK)
-        status = ls_tensor_file_load_sets(list, count, path, host, err);
+        status = ls_tensor_file_load_sets(list, count, file, err);
     free_sets(list, count, host);
     return status;
 }
 
-int ls_safetensors_load(float *canonical, const char *path, const ls_network *model,
+int ls_safetensors_read(float *canonical, const ls_tensor_file *file, const ls_network *model,
                         const char *prefix, const ls_host *host, ls_error *err)
 {
     ls_tensor_set set;
     int status = list_tensors(&set, model, prefix, host, err);
     set.to = canonical;
     if (status == LS_OK)
-        status = ls_tensor_file_load(&set, path, host, err);
+        status = ls_tensor_file_load(&set, file, err);
     ls_free(host, (void *)set.entry);
     return status;
 }
 
-int ls_safetensors_load_fitting(float *canonical, const char *path, const ls_network *model,
-                                const ls_host *host, ls_error *err)
+int ls_safetensors_load(float *canonical, const char *path, const ls_network *model,
+                        const char *prefix, const ls_host *host, ls_error *err)
+{
+    ls_tensor_file *file;
+    int status = ls_tensor_file_open(&file, path, host, err);
+    if (status == LS_OK)
+        status = ls_safetensors_read(canonical, file, model, prefix, host, err);
+    ls_tensor_file_close(file);
+    return status;
+}
+
+int ls_safetensors_read_fitting(float *canonical, const ls_tensor_file *file,
+                                const ls_network *model, const ls_host *host, ls_error *err)
 {
     ls_tensor_set set;
     int status = list_tensors(&set, model, "", host, err);
     set.to = canonical;
     if (status == LS_OK)
-        status = ls_tensor_file_load_fitting(&set, path, host, err);
+        status = ls_tensor_file_load_fitting(&set, file, err);
     ls_free(host, (void *)set.entry);
     return status;
 }

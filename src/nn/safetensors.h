@@ -39,10 +39,6 @@ int ls_safetensors_save(const char *path, const ls_network *model, const float *
  * it. Errors: LS_ENOMEM. Any thread. */
 int ls_safetensors_sha256(char out[65], const ls_network *model, const float *canonical,
                           uint64_t steps, bool checksum, const ls_host *host, ls_error *err);
-/* Reads the number of training steps from a file of ls_safetensors_save. LS_STEPS_UNKNOWN: the file
- * does not have it. Errors: LS_ENOENT, LS_EIO, LS_EDATA, LS_ENOMEM. */
-int ls_safetensors_load_steps(uint64_t *steps, const char *path, const ls_host *host,
-                              ls_error *err);
 
 /* Writes `sets`, which have different prefixes, one after another as the contents of a file that
  * the caller opens and finishes. A prefix other than "" must contain a '/', because the names of
@@ -57,21 +53,29 @@ int ls_safetensors_write(ls_file_writer *w, const ls_network *model, const ls_te
 
 /* Reads every tensor of the model from a file into the canonical array. The number formats F16 and
  * BF16 are converted to F32. `prefix`: as in ls_tensors_in. Tensors that the model does not have
- * are ignored, because the file can come from another program. The file's checksum, if it has one,
- * is verified first. Errors: LS_ENOENT, LS_EIO, LS_EDATA, LS_ENOMEM. */
+ * are ignored, because the file can come from another program. Errors: LS_EIO, LS_EDATA,
+ * LS_ENOMEM. */
+int ls_safetensors_read(float *canonical, const ls_tensor_file *file, const ls_network *model,
+                        const char *prefix, const ls_host *host, ls_error *err);
+/* Opens a file, reads it with ls_safetensors_read, and closes it. Errors: LS_ENOENT, and those of
+ * ls_safetensors_read. */
 int ls_safetensors_load(float *canonical, const char *path, const ls_network *model,
                         const char *prefix, const ls_host *host, ls_error *err);
 
 /* Reads the tensors whose name and shape the model has. The other tensors of `canonical` keep their
  * contents. Logs a line for each tensor of the model that was not read, and for each tensor of the
- * file that was not used. Errors: those of ls_safetensors_load, and LS_EDATA if no tensor fits. */
-int ls_safetensors_load_fitting(float *canonical, const char *path, const ls_network *model,
-                                const ls_host *host, ls_error *err);
+ * file that was not used. Errors: those of ls_safetensors_read, and LS_EDATA if no tensor fits. */
+int ls_safetensors_read_fitting(float *canonical, const ls_tensor_file *file,
+                                const ls_network *model, const ls_host *host, ls_error *err);
+
+/* Reads the number of training steps from a file of ls_safetensors_save. LS_STEPS_UNKNOWN: the file
+ * does not have it. Errors: LS_EDATA. */
+int ls_safetensors_read_steps(uint64_t *steps, const ls_tensor_file *file, ls_error *err);
 
 /* Reads exactly what ls_safetensors_write has written: the file must contain all tensors of the
  * sets, as F32, and no others. After a failure the contents of `values` are undefined. Errors:
- * those of ls_safetensors_load. */
-int ls_safetensors_load_sets(const ls_tensors_in *sets, int count, const char *path,
+ * those of ls_safetensors_read. */
+int ls_safetensors_read_sets(const ls_tensors_in *sets, int count, const ls_tensor_file *file,
                              const ls_network *model, const ls_host *host, ls_error *err);
 
 /* Computes the SHA-256 digest of the canonical weights in model order (row-major little-endian

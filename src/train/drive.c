@@ -337,13 +337,13 @@ int ls_trainer_save(ls_trainer *t, const char *path, ls_error *err)
 
 /* Reads a file of weights into the arrays of ls_engine_weights, and sets the optimizer's states to
  * their initial values. */
-static int read_weights(ls_trainer *t, const char *path, ls_error *err)
+static int read_weights(ls_trainer *t, const ls_tensor_file *file, ls_error *err)
 {
     ls_engine_state *e = ls_engine_weights(t->engine);
     t->driven = true;
-    int status = ls_safetensors_load(e->canonical, path, t->model, "", t->host, err);
+    int status = ls_safetensors_read(e->canonical, file, t->model, "", t->host, err);
     if (status == LS_OK)
-        status = ls_adopt_scales(t, path, err);
+        status = ls_adopt_scales(t, file, err);
     for (int i = 0; status == LS_OK && i < LS_STATES; i++)
         if (e->slot[i])
             memset(e->slot[i], 0, t->model->floats * sizeof *e->slot[i]);
@@ -353,12 +353,13 @@ static int read_weights(ls_trainer *t, const char *path, ls_error *err)
     return status;
 }
 
-static int read_checkpoint(ls_trainer *t, const char *path, const char *state, ls_error *err)
+static int read_checkpoint(ls_trainer *t, const ls_tensor_file *file, ls_error *err)
 {
     ls_resumed other;
-    int status = ls_resumed_read(&other, path, state, t->host, err);
+    int status = ls_resumed_read(&other, ls_tensor_file_path(file), ls_tensor_file_state(file),
+                                 t->host, err);
     if (status == LS_OK)
-        status = ls_go_on_from(t, &other, err);
+        status = ls_go_on_from(t, &other, file, err);
     if (status == LS_OK)
         ls_resume_compare_libraries(&other, t->reported.summary.isa, t->reported.summary.library,
                                     t->host);
@@ -368,24 +369,18 @@ static int read_checkpoint(ls_trainer *t, const char *path, const char *state, l
 
 /* Reads a checkpoint or a file of weights. A file with a state (how far a run is, and the part of
  * its config on which the weights depend) is a checkpoint. */
-static int read_from(ls_trainer *t, const char *path, ls_error *err)
+static int read_from(ls_trainer *t, const ls_tensor_file *file, ls_error *err)
 {
-    char *state;
-    int status = ls_safetensors_state(&state, path, t->host, err);
-    if (status)
-        return status;
-    status = state ? read_checkpoint(t, path, state, err) : read_weights(t, path, err);
-    ls_free(t->host, state);
-    return status;
+    return ls_tensor_file_state(file) ? read_checkpoint(t, file, err) : read_weights(t, file, err);
 }
 
 /* Reads the weights and the optimizer's state of a checkpoint. */
-static int take_state(ls_trainer *t, const ls_checkpoint_values *values, const char *path,
+static int take_state(ls_trainer *t, const ls_checkpoint_values *values, const ls_tensor_file *file,
                       ls_error *err)
 {
     ls_error why = {0};
     const int status =
-        ls_checkpoint_read(values, path, t->model, &t->config.optimizer, t->host, &why);
+        ls_checkpoint_read(values, file, t->model, &t->config.optimizer, t->host, &why);
     return status ? ls_fail(
                         err, status, "%.600s%s", why.text,
                         status == LS_EDATA
@@ -395,23 +390,23 @@ static int take_state(ls_trainer *t, const ls_checkpoint_values *values, const c
 }
 
 /* Reads the weights of a file, with the optimizer's state that `state` says. */
-static int read_part(ls_trainer *t, const char *path, ls_load_state state, ls_error *err)
+static int read_part(ls_trainer *t, const ls_tensor_file *file, ls_load_state state, ls_error *err)
 {
     ls_engine_state *e = ls_engine_weights(t->engine);
     const int average = ls_optimizer_average(&t->config.optimizer);
     t->driven = true;
     if (state == LS_STATE_RESET)
-        return read_weights(t, path, err);
+        return read_weights(t, file, err);
     const ls_checkpoint_values values = {.weights = e->canonical, .slot = e->slot};
     int status = LS_OK;
     if (state == LS_STATE_TAKE)
-        status = take_state(t, &values, path, err);
+        status = take_state(t, &values, file, err);
     else
         status = ls_take_weights(t, "ls_trainer_load_weights", err);
     if (status == LS_OK && state == LS_STATE_KEEP)
-        status = ls_safetensors_load(e->canonical, path, t->model, "", t->host, err);
+        status = ls_safetensors_read(e->canonical, file, t->model, "", t->host, err);
     if (status == LS_OK)
-        status = ls_adopt_scales(t, path, err);
+        status = ls_adopt_scales(t, file, err);
     if (status == LS_OK && state == LS_STATE_KEEP && average >= 0)
         memcpy(e->slot[average], e->canonical, t->model->floats * sizeof *e->canonical);
     return status;
@@ -423,13 +418,17 @@ static int load(ls_trainer *t, const char *function, const char *path, const ls_
 {
     ls_error why = {0};
     ls_coordination *c = t->coordination;
+    ls_tensor_file *file = NULL;
     int status =
         path ? check_training(t, function, err) : ls_fail(err, LS_EINVAL, "%s: no path", function);
     /* Waits, because a save in progress reads the arrays of ls_engine_weights. */
     if (status == LS_OK)
         status = ls_saver_settle(t->dir.saver, err);
     if (status == LS_OK)
-        status = state ? read_part(t, path, *state, err) : read_from(t, path, err);
+        status = ls_tensor_file_open(&file, path, t->host, err);
+    if (status == LS_OK)
+        status = state ? read_part(t, file, *state, err) : read_from(t, file, err);
+    ls_tensor_file_close(file);
     if (status)
         return status;
     ls_forget_hash(t);

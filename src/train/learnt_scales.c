@@ -48,16 +48,12 @@ static int adopt(struct ls_trainer *t, const char *text, const char *path, ls_er
     return status;
 }
 
-int ls_adopt_scales(struct ls_trainer *t, const char *path, ls_error *err)
+int ls_adopt_scales(struct ls_trainer *t, const ls_tensor_file *file, ls_error *err)
 {
-    char *text = NULL;
-    if (!ls_own_rows_learn(t->data[LS_TRAIN]))
+    const char *text = ls_tensor_file_card(file);
+    if (!text || !ls_own_rows_learn(t->data[LS_TRAIN]))
         return LS_OK;
-    int status = ls_safetensors_card(&text, path, t->host, err);
-    if (status == LS_OK && text)
-        status = adopt(t, text, path, err);
-    ls_free(t->host, text);
-    return status;
+    return adopt(t, text, ls_tensor_file_path(file), err);
 }
 
 int ls_share_scales(struct ls_trainer *t, ls_error *err)

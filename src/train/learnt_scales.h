@@ -5,6 +5,7 @@
 #ifndef TRAIN_LEARNT_SCALES_H
 #define TRAIN_LEARNT_SCALES_H
 
+#include "formats/safetensors.h"
 #include "nn/network.h"
 
 #include <lockstep/status.h>
@@ -21,7 +22,7 @@ int ls_renew_card(struct ls_trainer *trainer, ls_error *err);
 
 /* Takes over the scales in the card of `path`, a file of weights or a checkpoint. A file without a
  * card has none. Errors: those of ls_card_parse and of ls_own_rows_adopt. */
-int ls_adopt_scales(struct ls_trainer *trainer, const char *path, ls_error *err);
+int ls_adopt_scales(struct ls_trainer *trainer, const ls_tensor_file *file, ls_error *err);
 
 /* Sends the first member's scales to the others. All members of a run of several processes make the
  * call. Errors: those of the cluster. */

@@ -386,12 +386,24 @@ static int check_source(const ls_trainer *t, ls_error *err)
                           "weights");
 }
 
+/* Continues from the checkpoint of the run that is resumed. The file's SHA-256 is verified again,
+ * because the file can have been damaged since its state was read. */
+static int go_on(ls_trainer *t, ls_error *err)
+{
+    ls_tensor_file *file;
+    int status = ls_tensor_file_open(&file, t->dir.resumed->path, t->host, err);
+    if (status == LS_OK)
+        status = ls_go_on_from(t, t->dir.resumed, file, err);
+    ls_tensor_file_close(file);
+    return status;
+}
+
 /* Initialises or loads the weights with which training begins, and sends them to the other
  * members. */
 static int open_weights(ls_trainer *t, ls_error *err)
 {
     t->agreement.chained = t->config.receipt;
-    int status = t->dir.resumed ? ls_go_on_from(t, t->dir.resumed, err) : LS_OK;
+    int status = t->dir.resumed ? go_on(t, err) : LS_OK;
     if (status || t->dir.resumed || !ls_members_first(t))
         return status ? status : ls_members_share_start(t, err);
     status = check_source(t, err);

@@ -135,18 +135,19 @@ static int set_later_aside(struct ls_trainer *t, ls_error *err)
     return ls_checkpoints_set_aside(&count, directory, t->position.steps, t->host, err);
 }
 
-int ls_go_on_from(struct ls_trainer *t, const ls_resumed *resumed, ls_error *err)
+int ls_go_on_from(struct ls_trainer *t, const ls_resumed *resumed, const ls_tensor_file *file,
+                  ls_error *err)
 {
     const ls_checkpoint_values values = ls_values(t);
     const ls_successor run = {&t->config, ls_engine_shards(t->engine), t->data, t->model, t->host};
-    int status = ls_resume_load(&values, resumed, &run, err);
+    int status = ls_resume_load(&values, resumed, file, &run, err);
     if (status == LS_OK)
         status = ls_chain_go_on(t, resumed, err);
     if (status)
         return status;
     ls_engine_weights(t->engine)->has_slots = true;
     ls_take_standing(t, &resumed->state.standing);
-    status = ls_adopt_scales(t, resumed->path, err);
+    status = ls_adopt_scales(t, file, err);
     if (status)
         return status;
     if (resumed == t->dir.resumed && t->options.resume_at > 0)

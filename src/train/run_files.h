@@ -30,7 +30,8 @@ int ls_take_over(struct ls_trainer *trainer, ls_error *err);
 
 /* Loads a checkpoint: copies weights and optimizer states to the arrays of ls_engine_weights, and
  * position and results of the run to the trainer. After an error only the contents of these arrays
- * have changed. Errors: those of ls_resume_load. */
-int ls_go_on_from(struct ls_trainer *trainer, const ls_resumed *resumed, ls_error *err);
+ * have changed. `file`: the opened checkpoint. Errors: those of ls_resume_load. */
+int ls_go_on_from(struct ls_trainer *trainer, const ls_resumed *resumed, const ls_tensor_file *file,
+                  ls_error *err);
 
 #endif

@@ -24,6 +24,7 @@ typedef struct names {
 /* Facts about the file's model and the run's rows. */
 typedef struct matching {
     const char *path;
+    const ls_tensor_file *file; /* the file `path`, opened */
     const ls_host *host;
     ls_card card;
     const ls_prep *there, *here;  /* preparations of the rows; NULL: not known */
@@ -294,7 +295,7 @@ static int move(float *canonical, const matching *m, bool partial)
 {
     ls_network *from = NULL;
     float *old = NULL;
-    int status = ls_card_load(&from, &old, &m->card, m->path, m->err);
+    int status = ls_card_load(&from, &old, &m->card, m->file, m->err);
     const ls_move all = {.from = from,
                          .to = m->model,
                          .old = old,
@@ -317,18 +318,21 @@ int ls_take_weights_over(float *canonical, const ls_config *c, const ls_network 
     const char *path = c->init_weights;
     matching m = {.path = path, .host = c->host, .train = train, .model = model, .err = err};
     ls_error why;
-    int status = LS_OK;
-    const bool described = ls_card_read(&m.card, path, c->host, &why) == LS_OK;
+    ls_tensor_file *file;
+    int status = ls_tensor_file_open(&file, path, c->host, err);
+    m.file = file;
+    const bool described = status == LS_OK && ls_card_read(&m.card, file, c->host, &why) == LS_OK;
     if (described)
         status = match(&m, c);
     if (status == LS_OK && m.differs)
         status = move(canonical, &m, c->init_partial);
     else if (status == LS_OK)
-        status = c->init_partial ? ls_safetensors_load_fitting(canonical, path, model, c->host, err)
-                                 : ls_safetensors_load(canonical, path, model, "", c->host, err);
+        status = c->init_partial ? ls_safetensors_read_fitting(canonical, file, model, c->host, err)
+                                 : ls_safetensors_read(canonical, file, model, "", c->host, err);
     ls_free(c->host, m.input);
     ls_free(c->host, m.output);
     if (described)
         ls_card_fini(&m.card);
+    ls_tensor_file_close(file);
     return status;
 }

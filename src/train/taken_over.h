@@ -13,7 +13,7 @@
  * others than those in the file, so that the model predicts for a row what it predicted there. A
  * warning names what one of the two does not have. A file without a description, as other programs
  * write it, is taken over by position. Errors: those of ls_safetensors_load, with "partial" of
- * ls_safetensors_load_fitting, and of ls_move_weights. */
+ * ls_safetensors_read_fitting, and of ls_move_weights. */
 int ls_take_weights_over(float *canonical, const ls_config *config, const ls_network *model,
                          const ls_dataset_info *train, ls_error *err);
 

@@ -283,7 +283,11 @@ static int read_plain_run(ls_claim *c, const ls_verify_options *o, ls_error *err
                        c->run);
     if (!c->weights[0])
         return ls_fail(err, LS_ENOENT, "%.300s: has neither a receipt nor weights", c->run);
-    int status = ls_safetensors_load_steps(&c->end, c->weights, c->host, err);
+    ls_tensor_file *file;
+    int status = ls_tensor_file_open(&file, c->weights, c->host, err);
+    if (status == LS_OK)
+        status = ls_safetensors_read_steps(&c->end, file, err);
+    ls_tensor_file_close(file);
     if (status == LS_OK && c->end == LS_STEPS_UNKNOWN)
         status = ls_fail(err, LS_EDATA,
                          "%.300s: does not say after how many steps it was written; name "

@@ -105,7 +105,11 @@ bool ls_verify_read_checkpoint(uint8_t hash[LS_SHA256_BYTES], verification *v, u
     const ls_checkpoint_values values = {v->values[0], v->values + 1};
     const ls_position at = {.steps = steps};
     const ls_hashed state = {t->model, &t->config, ls_engine_shards(t->engine), &at, values};
-    int status = ls_checkpoint_read(&values, path, t->model, &t->config.optimizer, v->host, why);
+    ls_tensor_file *file;
+    int status = ls_tensor_file_open(&file, path, v->host, why);
+    if (status == LS_OK)
+        status = ls_checkpoint_read(&values, file, t->model, &t->config.optimizer, v->host, why);
+    ls_tensor_file_close(file);
     if (status == LS_OK)
         status = ls_state_sha256(hash, &state, why);
     return status == LS_OK;

@@ -58,31 +58,28 @@ int ls_verify_is_file_of(bool *is, const verification *v, const float *weights,
 }
 
 /* Reads the threshold in the file's description of the model. Returns false if it has none. */
-static bool read_threshold(double *out, const verification *v)
+static bool read_threshold(double *out, const ls_tensor_file *file, const verification *v)
 {
-    char *card = NULL;
+    const char *card = ls_tensor_file_card(file);
     ls_json *doc = NULL;
     const cJSON *node = NULL;
-    ls_error why;
-    if (ls_safetensors_card(&card, v->claim.weights, v->host, &why) == LS_OK && card &&
-        ls_json_parse(&doc, "the card", card, strlen(card), v->host, NULL) == LS_OK)
+    if (card && ls_json_parse(&doc, "the card", card, strlen(card), v->host, NULL) == LS_OK)
         node = member(ls_json_root(doc), "threshold");
     const bool found = cJSON_IsNumber(node);
     *out = found ? node->valuedouble : 0;
     ls_json_destroy(doc);
-    ls_free(v->host, card);
     return found;
 }
 
 /* Sets *kept: the file, whose tensors are in v->values[0] and whose SHA-256 is `found`, is the file
  * with the SHA-256 `wanted` to which a threshold was added. Keeps the threshold for the verdict. */
-static int find_threshold(bool *kept, verification *v, const char *found, const char *wanted,
-                          ls_error *err)
+static int find_threshold(bool *kept, verification *v, const ls_tensor_file *file,
+                          const char *found, const char *wanted, ls_error *err)
 {
     bool with = false;
     double threshold;
     *kept = false;
-    if (!read_threshold(&threshold, v))
+    if (!read_threshold(&threshold, file, v))
         return LS_OK;
     int status = ls_verify_is_file_of(kept, v, v->values[0], NULL, wanted, err);
     if (status == LS_OK && *kept)
@@ -94,15 +91,16 @@ static int find_threshold(bool *kept, verification *v, const char *found, const 
 }
 
 /* Notes that the file is another one than that of the receipt. */
-static void note_other_than_receipt(verification *v, const char *weights_sha256)
+static void note_other_than_receipt(verification *v, const ls_tensor_file *file,
+                                    const char *weights_sha256)
 {
     char mine[LS_SHA256_HEX], steps[100] = "";
     uint64_t end;
     ls_error why;
     ls_weights_sha256(mine, v->trainer->model, v->values[0]);
     const bool same = weights_sha256 && strcmp(mine, weights_sha256) == 0;
-    if (ls_safetensors_load_steps(&end, v->claim.weights, v->host, &why) == LS_OK &&
-        end != v->claim.end && end != LS_STEPS_UNKNOWN)
+    if (ls_safetensors_read_steps(&end, file, &why) == LS_OK && end != v->claim.end &&
+        end != LS_STEPS_UNKNOWN)
         snprintf(steps, sizeof steps, "; they are those after step %llu, not after step %llu",
                  (unsigned long long)end, (unsigned long long)v->claim.end);
     ls_verify_differs(v, "weights.safetensors",
@@ -129,28 +127,43 @@ static void note_other_than_replay(verification *v)
             "another way, or has other tensors too");
 }
 
-/* Compares a file that is not the one with the SHA-256 `wanted`. */
-static int compare_other(verification *v, const char *found, const char *wanted, ls_error *err)
+/* Compares a file that is not the one with the SHA-256 `wanted`, and whose tensors are in
+ * v->values[0]. */
+static int compare_read(verification *v, const ls_tensor_file *file, const char *found,
+                        const char *wanted, ls_error *err)
 {
     const cJSON *receipt = ls_verify_receipt(v);
     bool kept;
-    ls_error why;
-    if (ls_safetensors_load(v->values[0], v->claim.weights, v->trainer->model, "", v->host, &why) !=
-        LS_OK) {
-        ls_verify_differs(v, "weights.safetensors",
-                          "weights.safetensors is another file than that of the %s, and cannot be "
-                          "read: %.400s",
-                          receipt ? "receipt (weights_file_sha256)" : "replay", why.text);
-        return LS_OK;
-    }
-    int status = find_threshold(&kept, v, found, wanted, err);
+    int status = find_threshold(&kept, v, file, found, wanted, err);
     if (status || kept)
         return status;
     if (receipt)
-        note_other_than_receipt(v, cJSON_GetStringValue(member(receipt, "weights_sha256")));
+        note_other_than_receipt(v, file, cJSON_GetStringValue(member(receipt, "weights_sha256")));
     else
         note_other_than_replay(v);
     return LS_OK;
+}
+
+/* Reads and compares a file that is not the one with the SHA-256 `wanted`. */
+static int compare_other(verification *v, const char *found, const char *wanted, ls_error *err)
+{
+    ls_tensor_file *file;
+    ls_error why;
+    int status = ls_tensor_file_open(&file, v->claim.weights, v->host, &why);
+    if (status == LS_OK)
+        status = ls_safetensors_read(v->values[0], file, v->trainer->model, "", v->host, &why);
+    if (status == LS_OK)
+        status = compare_read(v, file, found, wanted, err);
+    else {
+        ls_verify_differs(v, "weights.safetensors",
+                          "weights.safetensors is another file than that of the %s, and cannot be "
+                          "read: %.400s",
+                          ls_verify_receipt(v) ? "receipt (weights_file_sha256)" : "replay",
+                          why.text);
+        status = LS_OK;
+    }
+    ls_tensor_file_close(file);
+    return status;
 }
 
 int ls_verify_weights(verification *v, ls_error *err)

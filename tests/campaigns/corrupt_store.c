@@ -120,18 +120,18 @@ static void make_checkpoint(family *f, unsigned scale)
 
 static int read_checkpoint(const family *f, blob *out, ls_error *err)
 {
-    char *text;
-    int rc = ls_safetensors_state(&text, f->file[0].path, &corrupt_host, err);
+    ls_tensor_file *file;
+    int rc = ls_tensor_file_open(&file, f->file[0].path, &corrupt_host, err);
     if (rc != LS_OK)
         return rc;
-    if (text)
-        blob_add_text(out, text);
-    corrupt_host.free(NULL, text);
+    if (ls_tensor_file_state(file))
+        blob_add_text(out, ls_tensor_file_state(file));
     float *weights = calloc(2 * model->floats, sizeof *weights);
     must(weights != NULL, "get memory");
     const ls_tensors_in group[] = {{"", weights},
                                    {"optimizer/momentum_buffer/", weights + model->floats}};
-    rc = ls_safetensors_load_sets(group, 2, f->file[0].path, model, &corrupt_host, err);
+    rc = ls_safetensors_read_sets(group, 2, file, model, &corrupt_host, err);
+    ls_tensor_file_close(file);
     if (rc == LS_OK)
         blob_add(out, weights, 2 * model->floats * sizeof *weights);
     free(weights);

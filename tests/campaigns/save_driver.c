@@ -107,14 +107,16 @@ static int save(const char *directory, int generation, const char *naming, int t
 /* The generation whose contents the file has, or −1. */
 static int generation_of(const char *path, ls_error *why)
 {
-    char text[64], *state;
+    char text[64];
+    ls_tensor_file *file;
     int generation = -1;
     const ls_checkpoint_values values = {weights, &momentum};
-    if (ls_safetensors_state(&state, path, NULL, why) != LS_OK)
+    if (ls_tensor_file_open(&file, path, NULL, why) != LS_OK)
         return -1;
+    const char *state = ls_tensor_file_state(file);
     if (!state || sscanf(state, "{\"generation\": %d}", &generation) != 1 ||
         (size_t)print_text(text, generation) != strlen(state) || strcmp(text, state) != 0 ||
-        ls_checkpoint_read(&values, path, model, &optimizer, NULL, why) != LS_OK)
+        ls_checkpoint_read(&values, file, model, &optimizer, NULL, why) != LS_OK)
         generation = -1;
     for (int i = 0; i < model->params && generation >= 0; i++)
         for (size_t k = 0; k < model->param[i]->count; k++) {
@@ -123,7 +125,7 @@ static int generation_of(const char *path, ls_error *why)
                 momentum[at] != value(model->floats + at, generation))
                 generation = -1;
         }
-    ls_free(NULL, state);
+    ls_tensor_file_close(file);
     return generation;
 }
 

@@ -40,7 +40,12 @@ static int load(float *out, const way *w, ls_error *err)
     const ls_tensors_in groups[2] = {{w->prefix[0], out}, {w->prefix[1], out + model->floats}};
     if (w->groups == 0)
         return ls_safetensors_load(out, file.path, model, w->prefix[0], NULL, err);
-    return ls_safetensors_load_sets(groups, w->groups, file.path, model, NULL, err);
+    ls_tensor_file *opened;
+    int rc = ls_tensor_file_open(&opened, file.path, NULL, err);
+    if (rc == LS_OK)
+        rc = ls_safetensors_read_sets(groups, w->groups, opened, model, NULL, err);
+    ls_tensor_file_close(opened);
+    return rc;
 }
 
 /* Two runs over different memory: what differs afterwards was not read from the file. */

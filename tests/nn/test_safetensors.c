@@ -33,6 +33,28 @@ static char *read_whole(const char *path, size_t *size)
     return bytes;
 }
 
+static int load_fitting(float *canonical, const char *path, const ls_network *m,
+                        const ls_host *host, ls_error *err)
+{
+    ls_tensor_file *file;
+    int status = ls_tensor_file_open(&file, path, host, err);
+    if (status == LS_OK)
+        status = ls_safetensors_read_fitting(canonical, file, m, host, err);
+    ls_tensor_file_close(file);
+    return status;
+}
+
+static int load_sets(const ls_tensors_in *sets, int count, const char *path, const ls_network *m,
+                     const ls_host *host, ls_error *err)
+{
+    ls_tensor_file *file;
+    int status = ls_tensor_file_open(&file, path, host, err);
+    if (status == LS_OK)
+        status = ls_safetensors_read_sets(sets, count, file, m, host, err);
+    ls_tensor_file_close(file);
+    return status;
+}
+
 static void what_is_saved_is_loaded_bit_for_bit(void **state)
 {
     (void)state;
@@ -245,18 +267,14 @@ static void what_fits_is_taken_and_the_rest_listed(void **state)
     memcpy(data, taken, sizeof data);
     fill_uniform(got, 21, 5, 6);
     const float bias = got[6], weight = got[9];
-    must(
-        ls_safetensors_load_fitting(got, write_file(&s, header, data, sizeof data), m, &host, &err),
-        &err);
+    must(load_fitting(got, write_file(&s, header, data, sizeof data), m, &host, &err), &err);
     assert_memory_equal(got, taken, 6 * sizeof *got);
     assert_true(got[6] == bias && got[9] == weight);
     assert_memory_equal(got + 18, taken + 10, 3 * sizeof *got);
     assert_string_equal(text, lines);
     free_model(m);
     m = make_model(small_json, small_input, 3);
-    assert_int_equal(
-        ls_safetensors_load_fitting(got, scratch_path(&s, "t.safetensors"), m, NULL, &err),
-        LS_EDATA);
+    assert_int_equal(load_fitting(got, scratch_path(&s, "t.safetensors"), m, NULL, &err), LS_EDATA);
     assert_non_null(strstr(err.text, "offset 8: no tensor has a name and a shape of the model's"));
     free_model(m);
     scratch_end(&s);
@@ -296,7 +314,7 @@ static void a_prefix_of_all_names_is_taken_off(void **state)
                      "\"%s\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[24,36]}}",
                      forms[i].weight, forms[i].bias);
             const char *path = write_file(&s, header, (const char *)small_weights, 36);
-            const int status = partial ? ls_safetensors_load_fitting(got, path, m, &host, &err)
+            const int status = partial ? load_fitting(got, path, m, &host, &err)
                                        : ls_safetensors_load(got, path, m, "", &host, &err);
             if (forms[i].fits) {
                 assert_int_equal(status, LS_OK);
@@ -371,7 +389,7 @@ static void numbers_that_are_not_finite_are_refused_with_their_place(void **stat
             assert_non_null(strstr(err.text, "\"fc.weight\""));
             if (!strstr(err.text, place))
                 fail_msg("expected \"%s\" in: %s", place, err.text);
-            assert_int_equal(ls_safetensors_load_fitting(got, path, m, NULL, &err), LS_EDATA);
+            assert_int_equal(load_fitting(got, path, m, NULL, &err), LS_EDATA);
             scratch_end(&s);
         }
     free_model(m);
@@ -640,7 +658,7 @@ static void groups_are_read_back_bit_for_bit(void **state)
     /* The groups are read in another order than they were written, because the names decide. */
     const ls_tensors_in in[] = {{"variance.", got[2]}, {"", got[0]}, {"momentum.", got[1]}};
     must(write_groups(path, m, out, 3, NULL, &err), &err);
-    must(ls_safetensors_load_sets(in, 3, path, m, NULL, &err), &err);
+    must(load_sets(in, 3, path, m, NULL, &err), &err);
     assert_memory_equal(got[0], saved[0], bytes);
     for (int g = 1; g < 3; g++) {
         for (int i = 0; i < m->params; i++) {
@@ -693,20 +711,20 @@ static void groups_must_be_there_and_nothing_else(void **state)
     const ls_tensors_out out[] = {{"a.", small_weights}, {"b.", small_weights}};
     const ls_tensors_in in[] = {{"a.", a}, {"b.", b}, {"c.", b}};
     must(write_groups(path, m, out, 2, NULL, &err), &err);
-    must(ls_safetensors_load_sets(in, 2, path, m, NULL, &err), &err);
-    assert_int_equal(ls_safetensors_load_sets(in, 1, path, m, NULL, &err), LS_EDATA);
+    must(load_sets(in, 2, path, m, NULL, &err), &err);
+    assert_int_equal(load_sets(in, 1, path, m, NULL, &err), LS_EDATA);
     assert_non_null(strstr(err.text, "g: offset 8: tensor \"b.fc.weight\": the model has none of "
                                      "that name; is it the file of another model?"));
-    assert_int_equal(ls_safetensors_load_sets(in, 3, path, m, NULL, &err), LS_EDATA);
+    assert_int_equal(load_sets(in, 3, path, m, NULL, &err), LS_EDATA);
     assert_non_null(strstr(err.text, "there is no tensor \"c.fc.weight\""));
-    /* ls_safetensors_load converts F16; ls_safetensors_load_sets refuses it. */
+    /* ls_safetensors_load converts F16; ls_safetensors_read_sets refuses it. */
     path =
         write_file(&s,
                    "{\"a.fc.weight\":{\"dtype\":\"F16\",\"shape\":[3,2],\"data_offsets\":[0,12]},"
                    "\"a.fc.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[12,24]}}",
                    small_weights, 24);
     must(ls_safetensors_load(a, path, m, "a.", NULL, &err), &err);
-    assert_int_equal(ls_safetensors_load_sets(in, 1, path, m, NULL, &err), LS_EDATA);
+    assert_int_equal(load_sets(in, 1, path, m, NULL, &err), LS_EDATA);
     assert_non_null(
         strstr(err.text, "tensor \"a.fc.weight\": expected dtype F32; use another copy"));
     free_model(m);
@@ -740,7 +758,7 @@ static void a_state_comes_back_and_the_tensors_with_it(void **state)
     must(ls_safetensors_state(&text, path, NULL, &err), &err);
     assert_string_equal(text, about);
     ls_free(NULL, text);
-    must(ls_safetensors_load_sets(in, 2, path, m, NULL, &err), &err);
+    must(load_sets(in, 2, path, m, NULL, &err), &err);
     assert_memory_equal(a, small_weights, sizeof a);
     assert_memory_equal(b, small_weights, sizeof b);
     must(ls_safetensors_load(a, path, m, "", NULL, &err), &err); /* read as a file of weights */

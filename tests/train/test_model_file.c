@@ -31,6 +31,8 @@ typedef struct scenario {
     uint64_t steps;                   /* number of steps that the trainer has made */
 } scenario;
 
+static char *contents(const char *path, size_t *size);
+
 static void begin(scenario *s)
 {
     int32_t label;
@@ -131,6 +133,36 @@ static void every_file_says_its_steps(void **state)
         assert_true(info.threshold == 0.5); /* the file keeps none */
         ls_model_release(model);
     }
+    end(&s);
+}
+
+/* Returns the number of bytes that this process has read so far. */
+static size_t bytes_read(void)
+{
+    unsigned long long bytes;
+    FILE *f = fopen("/proc/self/io", "r");
+    if (!f)
+        skip(); /* a kernel without this file */
+    assert_int_equal(fscanf(f, "rchar: %llu", &bytes), 1);
+    fclose(f);
+    return (size_t)bytes;
+}
+
+/* A file is read once to verify its checksum, and once more for its weights. */
+static void a_file_is_read_twice(void **state)
+{
+    (void)state;
+    scenario s;
+    size_t size;
+    begin(&s);
+    free(contents(s.path, &size));
+    ls_model_release(must_open(&s)); /* reads what is read only once in a process */
+    const size_t before = bytes_read();
+    ls_model *model = must_open(&s);
+    const size_t read = bytes_read() - before;
+    ls_model_release(model);
+    if (read > 2 * size + size / 2)
+        fail_msg("%zu bytes were read of a file of %zu", read, size);
     end(&s);
 }
 
@@ -548,6 +580,7 @@ LS_TESTS(train_model_file, "integration")
         cmocka_unit_test(a_file_alone_predicts_what_its_trainer_did),
         cmocka_unit_test(a_model_of_floats_gives_numbers_or_bits),
         cmocka_unit_test(every_file_says_its_steps),
+        cmocka_unit_test(a_file_is_read_twice),
         cmocka_unit_test(classes_have_the_names_of_the_data),
         cmocka_unit_test(any_number_of_threads_predict_at_the_same_time),
         cmocka_unit_test(on_the_cpu_the_caller_itself_predicts_and_keeps_its_rounding),
