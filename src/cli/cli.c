@@ -229,7 +229,8 @@ static int run_action(const cli_arguments *a, const ls_registry *registry)
     ls_error err;
     ls_host host = {.size = sizeof host, .log = on_log, .user = &s};
     cli_view_init(&s.view, a->quiet);
-    s.view.no_tables = a->no_tables;
+    s.view.said = a->said;
+    s.view.no_tables = a->said != NULL;
     ls_trainer_options o = cli_options(&places, a->config, &a->set, registry, a->quiet, &host);
     o.resume = a->resume;
     o.resume_at = (uint64_t)a->resume_at;
@@ -283,13 +284,14 @@ static int train_or_print(int argc, char **argv, const ls_registry *registry)
     return code ? code : run_action(&a, registry);
 }
 
-int cli_train(const char *config, const ls_registry *registry)
+int cli_train(const char *config, cli_said *said, const ls_registry *registry)
 {
     char rest[] = "--";
     char *argv[] = {(char *)(uintptr_t)cli_called(), rest, (char *)(uintptr_t)config, NULL};
     cli_arguments a;
     const int code = cli_parse(&a, 3, argv);
-    a.no_tables = true;
+    said->complete = true;
+    a.said = said;
     return code ? code : run_action(&a, registry);
 }
 

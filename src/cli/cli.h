@@ -16,8 +16,9 @@
 /* Runs the program with the back ends of `registry`, which it destroys. Returns the exit code. */
 int cli_main(int argc, char **argv, ls_registry *registry);
 /* Trains with the config file `config`, like `trainer CONFIG` without options, but does not print
- * the table of the data's columns, which `init` has printed. Returns the exit code. */
-int cli_train(const char *config, const ls_registry *registry);
+ * again what `init` has printed: the table of the data's columns, and the messages `said`. Returns
+ * the exit code. */
+int cli_train(const char *config, cli_said *said, const ls_registry *registry);
 
 /* ---- arguments ------------------------------------------------------------------------------ */
 
@@ -88,7 +89,7 @@ bool cli_assignment(char *buffer, size_t size, const char *key, const char *text
 /* Arguments of training. */
 typedef struct cli_arguments {
     bool help, version, print_config, quiet, trace_ops;
-    bool no_tables;      /* the table of the data's columns is not printed */
+    cli_said *said;      /* messages that `init` has printed; NULL: there are none */
     bool config_help;    /* --help config is given */
     const char *config;  /* NULL: the config of the resumed run */
     const char *resume;  /* directory of a run, or "latest"; NULL: a new run */

@@ -30,6 +30,11 @@ enum { MOST_CROP = 64 };
 
 enum { MOST_CONFIG = 1 << 22 }; /* size in bytes from which on a file is taken for no config */
 
+enum {
+    MOST_OLD = 99,                 /* largest number of copies of configs that were replaced */
+    OLD_BYTES = LS_PATH_BYTES + 16 /* size of the path of such a copy */
+};
+
 /* A config that is to be replaced, with a '\0' after it. */
 typedef struct former {
     char *text; /* NULL: there is none */
@@ -60,7 +65,8 @@ static const char help[] =
     "                   classes of the data, and trained alone in the first epochs\n"
     "  --to FILE        writes the config to FILE and the description of the data to stdout;\n"
     "                   without --to, the config goes to stdout and the description to stderr.\n"
-    "                   An earlier config is replaced, and kept as FILE.old if it differs\n"
+    "                   An earlier config is replaced, and kept as FILE.old if it differs;\n"
+    "                   if there is another FILE.old, as FILE.old2, and so on\n"
     "  --train          trains with the config at once, as `{} FILE` does; needs --to\n"
     "  --help           this text\n";
 
@@ -459,15 +465,55 @@ static int find_former(former *f, const char *to, const ls_host *host, ls_error 
                    to);
 }
 
-/* Keeps the config that `text` is about to replace as TO.old, if the two differ. */
-static int keep_former(const former *f, const char *to, const char *text, ls_error *err)
+/* Returns whether the file `path` has the text of the config that is to be replaced. */
+static bool is_copy(const former *f, const char *path, const ls_host *host)
 {
-    char old[LS_PATH_BYTES + 8];
+    void *text = NULL;
+    size_t length = 0;
+    const int status =
+        ls_read_plain_file(&text, &length, path, "a config", LS_EINVAL, MOST_CONFIG, host, NULL);
+    const bool same = status == LS_OK && length == f->length && memcmp(text, f->text, length) == 0;
+    ls_free(host, text);
+    return same;
+}
+
+/* Chooses the file in which the config that is to be replaced is kept: TO.old, TO.old2, … No
+ * earlier copy is replaced, because it may have other edits of the user. Stores in *there whether
+ * the file is an earlier copy with the same text. Errors: LS_EINVAL. */
+static int choose_old(char old[OLD_BYTES], bool *there, const former *f, const char *to,
+                      const ls_host *host, ls_error *err)
+{
+    struct stat st;
+    *there = false;
+    for (int n = 1; n <= MOST_OLD; n++) {
+        char number[8] = "";
+        if (n > 1)
+            snprintf(number, sizeof number, "%d", n);
+        snprintf(old, OLD_BYTES, "%.*s.old%s", LS_PATH_BYTES - 1, to, number);
+        if (lstat(old, &st) != 0)
+            return LS_OK;
+        *there = is_copy(f, old, host);
+        if (*there)
+            return LS_OK;
+    }
+    return ls_fail(err, LS_EINVAL,
+                   "--to %.300s: would replace a config of which no copy can be kept, because the "
+                   "files %.300s.old to .old%d exist; remove those that you do not need",
+                   to, to, MOST_OLD);
+}
+
+/* Keeps the config that `text` is about to replace, if the two differ. */
+static int keep_former(const former *f, const char *to, const char *text, const ls_host *host,
+                       ls_error *err)
+{
+    char old[OLD_BYTES];
+    bool there;
     const size_t length = strlen(text);
     if (f->length == 0 || (f->length == length + 1 && memcmp(f->text, text, length) == 0))
         return LS_OK;
-    snprintf(old, sizeof old, "%.*s.old", LS_PATH_BYTES - 1, to);
-    const int status = ls_write_file(old, f->text, f->length, NULL, err);
+    int status = choose_old(old, &there, f, to, host, err);
+    if (status == LS_OK && !there)
+        status = ls_write_file(old, f->text, f->length, NULL, err);
     if (status == LS_OK)
         cli_say("replaces %s; the config that it was is kept in %s", to, old);
     return status;
@@ -491,7 +537,7 @@ static int write_config(const ls_inspection *l, const init_from *from, const cha
     ls_json_destroy(doc);
     const char *text = status == LS_OK ? ls_json_writer_text(&w, NULL, err) : NULL;
     if (text)
-        status = keep_former(f, to, text, err);
+        status = keep_former(f, to, text, l->host, err);
     if (status == LS_OK)
         code = cli_write_json("--to", to ? to : "-", &w);
     else
@@ -529,6 +575,7 @@ static int run(ls_inspection *l, init_from *from, const cli_list *set, const cha
 int cli_init(int argc, char **argv, const ls_registry *registry)
 {
     ls_error err;
+    cli_said said;
     cli_view view;
     const char *to = NULL;
     bool trains = false;
@@ -557,7 +604,12 @@ int cli_init(int argc, char **argv, const ls_registry *registry)
     const char *wrong = ls_inspect_forms(&look);
     if (wrong)
         return cli_usage("init", wrong, "");
+    cli_said_init(&said);
     cli_view_init(&view, false);
+    view.said = &said;
     code = run(&look, &from, &set, to, trains, &err);
-    return code || !trains ? code : cli_train(to, registry);
+    if (code == 0 && trains)
+        code = cli_train(to, &said, registry);
+    cli_said_fini(&said);
+    return code;
 }

@@ -354,15 +354,17 @@ void cli_view_log(void *user, ls_log_level level, const char *text)
     cli_view *view = user;
     if (level == LS_LOG_DEBUG || (view->quiet && level == LS_LOG_INFO))
         return;
+    const bool table = level == LS_LOG_INFO && strncmp(text, "  ", 2) == 0;
+    if (table ? view->no_tables : view->said && cli_was_said(view->said, text))
+        return;
     cli_view_clear(view);
     const char *kind = "";
     if (level == LS_LOG_WARNING)
         kind = "warning: ";
     else if (level == LS_LOG_ERROR)
         kind = "error: ";
-    if (level == LS_LOG_INFO && strncmp(text, "  ", 2) == 0) { /* a line of a table */
-        if (!view->no_tables)
-            fprintf(stderr, "%s\n", text);
+    if (table) {
+        fprintf(stderr, "%s\n", text);
         return;
     }
     const int before = fprintf(stderr, "%s: %s", cli_name(), kind);

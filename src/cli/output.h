@@ -4,6 +4,7 @@
 #ifndef CLI_OUTPUT_H
 #define CLI_OUTPUT_H
 
+#include "cli/said.h"
 #include "json/writer.h"
 
 #include <lockstep/trainer.h>
@@ -58,6 +59,7 @@ void cli_put_json(ls_json_writer *w);
 typedef struct cli_view {
     bool quiet;
     bool no_tables; /* tables in log messages are not printed */
+    cli_said *said; /* messages that are not printed again; NULL: all are printed */
     bool tty;       /* stderr is a terminal: the progress line is redrawn in place */
     bool colour;
     const char *rows;      /* "images" or "rows" */

@@ -3,6 +3,7 @@
  * the keys that are not plain numbers or texts. */
 #include "config/config.h"
 #include "config/picture_rule.h"
+#include "nn/loss.h"
 
 #include <limits.h>
 #include <stddef.h>
@@ -51,7 +52,10 @@ void ls_config_read_key(ls_config *c, ls_fields *f, const ls_config_key *row)
         ls_field_double(f, row->key, row->min, row->max, &row->fallback, value);
         break;
     case LS_KEY_BOOL: ls_field_bool(f, row->key, &flag, value); break;
-    case LS_KEY_TEXT: ls_field_text(f, row->key, &row->text, value); break;
+    case LS_KEY_TEXT:
+        if (ls_field_text(f, row->key, &row->text, value) && row->check)
+            row->check(f, row, cJSON_GetObjectItemCaseSensitive(f->object, row->key));
+        break;
     case LS_KEY_CHOICE: ls_field_choice(f, row->key, row->choices, &flag, value); break;
     case LS_KEY_CUSTOM:
         node = ls_field_any(f, row->key);
@@ -632,6 +636,18 @@ static void write_standardize(ls_json_writer *w, const ls_config *c, const ls_co
                      ls_config_standardizes(c, row->key, *(const int *)value_in(c, row)));
 }
 
+/* Refuses a text that is the name of no loss. Whether a loss fits the data is decided when the data
+ * is known (ls_config_fit_data). */
+static void check_loss(ls_fields *f, const ls_config_key *row, const cJSON *node)
+{
+    enum { MOST = 16 };
+    const char *name[MOST + 1] = {"auto"};
+    int ignored;
+    for (int i = 0; ls_losses[i].name && i + 1 < MOST; i++)
+        name[i + 1] = ls_losses[i].name;
+    ls_field_is_choice(f, row->key, node, name, &ignored);
+}
+
 static void read_schedule(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     (void)row;
@@ -852,6 +868,7 @@ const ls_config_key ls_config_keys[] = {
      .help = "`\"linear\"`: `optimizer.lr` is the rate for 256 rows, and is multiplied by "
              "`batch_size` / 256"},
     {"", "loss", LS_KEY_TEXT, LS_RECIPE_OF_MODEL, AT(loss_name), .text = "auto",
+     .check = check_loss,
      .help = "`cross_entropy` for classes; `mse` for vectors of values, or `bce` for vectors "
              "of yes-or-no targets (1 and 0, or values between); `auto`: the first of these "
              "that fits the data. For values also `mae`, `huber`, `quantile` and `poisson` "

@@ -55,6 +55,8 @@ struct ls_config_key {
     void (*read)(struct ls_config *config, ls_fields *fields, const ls_config_key *row,
                  const cJSON *node);
     void (*write)(ls_json_writer *w, const struct ls_config *config, const ls_config_key *row);
+    /* LS_KEY_TEXT: checks the key's value `node`, a text; NULL: any text is allowed */
+    void (*check)(ls_fields *fields, const ls_config_key *row, const cJSON *node);
     const char *help; /* description in Markdown, one or two sentences */
     /* Name of the key in version 0.2 and before, which the config.json of an old run may contain;
      * NULL: the key had the same name. */

@@ -61,13 +61,9 @@ int ls_schedule_parse(ls_schedule *out, const ls_json *doc, const cJSON *node, l
     if (!node)
         return LS_OK;
     if (cJSON_IsString(node)) {
-        while (schedules[rule] && strcmp(node->valuestring, schedules[rule]) != 0)
-            rule++;
-        if (!schedules[rule])
-            return ls_json_fail_value(err, doc, node, LS_ECONFIG,
-                                      "schedule: expected constant, step, cosine, one_cycle, "
-                                      "triangular or exponential, found \"%s\"",
-                                      node->valuestring);
+        f = (ls_fields){.doc = doc, .object = node, .what = "schedule", .err = err};
+        if (!ls_field_is_choice(&f, "name", node, schedules, &rule))
+            return f.status;
         out->rule = (ls_schedule_rule)rule;
         read_keys(out, NULL);
         return LS_OK;

@@ -179,9 +179,12 @@ static int check_classes(const ls_csv *c, uint32_t rows)
     const ls_level *l = target->levels.level;
     int fraction = -1;
     if (target->levels.count < 2)
-        return ls_fail(c->o->err, LS_EDATA,
-                       "%.300s: column \"%.60s\": expected at least two classes", c->t->path,
-                       target->name);
+        return ls_fail(
+            c->o->err, LS_EDATA,
+            "%.300s: column \"%.60s\": expected at least two classes, found \"%.60s\" in "
+            "every row; add rows of another class, or name another column in "
+            "data.target",
+            c->t->path, target->name, target->levels.count ? l[0].text : "");
     if (c->o->spec->keys.labels != LS_LABELS_AUTO)
         return LS_OK;
     for (int i = 0; i < target->levels.count; i++) {

@@ -248,8 +248,8 @@ int ls_byte_reader_open(ls_byte_reader **out, const char *path, const ls_host *h
     ls_sha256_init(&r->hash);
     int status = ls_open_to_read(&r->fd, &r->file_bytes, path, "a data file", LS_EDATA, err);
     if (status == LS_OK && r->file_bytes == 0)
-        status =
-            ls_fail(err, LS_EDATA, "%s: expected data, found an empty file; fetch it again", path);
+        status = ls_fail(err, LS_EDATA,
+                         "%s: expected data, found an empty file; save or fetch it again", path);
     if (status == LS_OK)
         status = detect_gzip(r, err);
     if (status == LS_OK)

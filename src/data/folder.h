@@ -63,6 +63,7 @@ typedef struct ls_folder_listing {
     ls_folder_entry *entry;
     size_t count, capacity; /* number of images; size of the array `entry` */
     size_t others;          /* number of files that are not images, according to their names */
+    size_t loose;           /* number of images beside the folders of the classes */
     size_t foreign;         /* number of images of formats that are not supported */
     size_t deeper; /* number of images that are in subfolders of the folder of their class */
 } ls_folder_listing;

@@ -302,6 +302,10 @@ static void remark_split(ls_folder *k, int test, const empties *empty)
         ls_folder_remark(k, "%zu %s%s no jpg, png, bmp, webp, pgm or ppm and %s left out",
                          l->others, of, ls_plural(l->others, "file is", "files are"),
                          ls_plural(l->others, "was", "were"));
+    if (l->loose)
+        ls_folder_remark(k, "%zu %s%s beside the folders of the classes and %s left out", l->loose,
+                         of, ls_plural(l->loose, "image is", "images are"),
+                         ls_plural(l->loose, "was", "were"));
     if (l->foreign)
         ls_folder_remark(
             k, "%zu %s%s not read (gif, tiff, heic, …) and %s", l->foreign, of,
@@ -317,6 +321,13 @@ static void remark_split(ls_folder *k, int test, const empties *empty)
 
 static int check_split(const ls_folder *k, int test, const char *folder)
 {
+    const size_t loose = k->split[test].loose;
+    if (k->split[test].count == 0 && loose > 0)
+        return ls_fail(k->err, LS_EDATA,
+                       "%.300s: expected a sub-folder with images for each class, found none, but "
+                       "%zu %s in the folder itself; put the images of each class into a "
+                       "sub-folder with the name of the class",
+                       folder, loose, ls_plural(loose, "image", "images"));
     if (k->split[test].count == 0)
         return ls_fail(k->err, LS_EDATA,
                        "%.300s: expected a sub-folder for each class with images (jpg, png, bmp, "
@@ -342,6 +353,8 @@ static int list_split(ls_folder *k, int test, const char *folder)
         const char *path = inside.entry[i].path;
         if (ls_is_directory(path))
             status = list_class(k, test, path, &empty);
+        else if (is_image(path))
+            k->split[test].loose++;
         else
             k->split[test].others++;
     }

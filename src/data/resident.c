@@ -169,7 +169,7 @@ int ls_resident_create_mapped(ls_resident **out, const ls_dataset_info *info, co
     *out = NULL;
     ls_resident *r = ls_alloc(host, sizeof *r);
     if (!r)
-        return ls_fail(o->err, LS_ENOMEM, "%s: out of memory", info->name);
+        return ls_fail(o->err, LS_ENOMEM, "%.300s: out of memory", info->source);
     r->base = (ls_dataset){.ops = &resident_ops, .info = *info};
     const size_t bytes = ls_dataset_image_bytes(&r->base);
     r->host = host;
@@ -180,8 +180,8 @@ int ls_resident_create_mapped(ls_resident **out, const ls_dataset_info *info, co
     if (!r->source || !r->images || !r->labels) {
         r->images = images ? NULL : r->images;
         resident_close(&r->base);
-        return ls_fail(o->err, LS_ENOMEM, "%s: out of memory for %u rows of %zu bytes", info->name,
-                       info->rows, bytes);
+        return ls_fail(o->err, LS_ENOMEM, "%.300s: out of memory for %u rows of %zu bytes",
+                       info->source, info->rows, bytes);
     }
     r->unknown.host = host;
     r->map = map;
@@ -200,7 +200,8 @@ int ls_resident_take_weights(ls_resident *r, const float *weights, ls_error *err
     const uint32_t rows = r->base.info.rows;
     r->weights = ls_alloc_array(r->host, rows, sizeof *r->weights);
     if (!r->weights)
-        return ls_fail(err, LS_ENOMEM, "%s: out of memory for %u weights", r->base.info.name, rows);
+        return ls_fail(err, LS_ENOMEM, "%.300s: out of memory for %u weights", r->base.info.source,
+                       rows);
     for (uint32_t i = 0; i < rows; i++)
         r->weights[i] = weights ? weights[i] : 1;
     r->base.info.weighted = true;
@@ -227,7 +228,7 @@ int ls_dataset_none(ls_dataset **out, const ls_dataset_info *train, const ls_ope
     info.columns = 0;
     int status = ls_resident_create(&r, &info, o);
     *out = status ? NULL : &r->base;
-    return status;
+    return status ? ls_fail(o->err, status, "%.300s: out of memory", train->source) : LS_OK;
 }
 
 int ls_resident_name_classes(ls_resident *r, const char *const *name, ls_error *err)
@@ -240,7 +241,7 @@ int ls_resident_name_classes(ls_resident *r, const char *const *name, ls_error *
         complete = r->class_name[i] != NULL;
     }
     r->base.info.class_name = (const char *const *)r->class_name;
-    return complete ? LS_OK : ls_fail(err, LS_ENOMEM, "%s: out of memory", r->base.info.name);
+    return complete ? LS_OK : ls_fail(err, LS_ENOMEM, "%.300s: out of memory", r->base.info.source);
 }
 
 int ls_resident_name_files(ls_resident *r, const char *bytes, size_t count, const char *from,

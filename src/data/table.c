@@ -40,6 +40,10 @@ struct ls_table_source {
     /* index in `window` of the field that is being read; the text before that field is no longer
      * needed */
     size_t from;
+    /* index in `window` of the beginning of the row that is being read, or of what the window still
+     * has of it */
+    size_t row;
+    char other; /* another separator that the header has as well; 0: none */
     size_t at;
     bool ended; /* the window contains the end of the text */
     size_t next_line;
@@ -73,6 +77,9 @@ static const struct {
                   {'\t', "tab", "a tab"},
                   {'|', "bar", "a bar"},
                   {' ', "space", "a blank"}};
+
+/* The separators that are searched in a header; a blank is one only if there is no other. */
+#define CANDIDATES ",;\t|"
 
 enum { SEPARATORS = sizeof separators / sizeof *separators };
 
@@ -159,6 +166,7 @@ static int make_space(ls_table *t)
         memmove(s->window, s->window + s->from, s->size - s->from);
         s->size -= s->from;
         s->at -= s->from;
+        s->row -= s->row < s->from ? s->row : s->from;
         s->from = 0;
     }
     if (s->capacity - s->size > 2 * CHUNK)
@@ -364,6 +372,68 @@ bool ls_table_number(ls_table *t, double *value, unsigned *form)
     return true;
 }
 
+/* Returns the number of fields in the row at offset *at, and moves *at to the next row. Returns 0
+ * if the row does not end within `size` bytes. */
+static size_t count_fields(const char *text, size_t size, char separator, size_t *at)
+{
+    size_t fields = 1, i = *at;
+    bool quoted = false, begins = true;
+    while (separator == ' ' && i < size && text[i] == ' ')
+        i++;
+    for (; i < size && (quoted || text[i] != '\n'); i++) {
+        const char c = text[i];
+        if (quoted) {
+            quoted = c != '"';
+        } else if (c == '"' && begins) {
+            quoted = true;
+        } else if (c == separator) {
+            while (separator == ' ' && i + 1 < size && text[i + 1] == ' ')
+                i++;
+            const bool last =
+                separator == ' ' && (i + 1 == size || text[i + 1] == '\n' || text[i + 1] == '\r');
+            fields += !last;
+        }
+        begins = c == separator || (begins && c == ' ');
+    }
+    const bool ends = i < size;
+    *at = i + ends;
+    return quoted ? 0 : fields;
+}
+
+/* Finds the separator that the row has in place of some or all of those of the header, which has
+ * `columns` fields; 0: none. */
+static char other_separator(const ls_table *t, int columns)
+{
+    const ls_table_source *s = t->source;
+    size_t at = s->row;
+    const size_t fields = count_fields(s->window, s->size, t->separator, &at);
+    for (const char *c = CANDIDATES; *c; c++) {
+        at = s->row;
+        const size_t others = *c == t->separator ? 1 : count_fields(s->window, s->size, *c, &at);
+        if (others > 1 && fields + others == (size_t)columns + 1)
+            return *c;
+    }
+    return '\0';
+}
+
+/* Fails because a row has another number of fields than the header. `one`: it has one more. */
+static int fail_count(const ls_table *t, int columns, bool more, bool one)
+{
+    const char other = more ? t->source->other : other_separator(t, columns);
+    if (other)
+        return ls_table_fail(
+            t,
+            "expected %d fields with %s between them, as the header has, found %s; %s has %s as "
+            "well: write the whole table with one separator",
+            columns, ls_separator_name(t->separator), more ? "more" : "fewer",
+            more ? "the header" : "this row", ls_separator_name(other));
+    return ls_table_fail(t, "expected %d fields, as the header has, found %s%s", columns,
+                         more ? "more" : "fewer",
+                         one ? "; if the first one is the row's name, as R writes it, write the "
+                               "table without (row.names = FALSE)"
+                             : "");
+}
+
 int ls_table_has_row(ls_table *t, bool *more)
 {
     ls_table_source *s = t->source;
@@ -386,6 +456,7 @@ int ls_table_row(ls_table *t, int columns, int (*take)(void *user, int i), void 
 {
     int status = LS_OK, i = 0;
     t->ends_row = false;
+    t->source->row = t->source->at;
     for (; status == LS_OK && i < columns && !t->ends_row; i++)
         status = take(user, i);
     if (status && !(status == LS_EDATA && t->ends_row && i < columns))
@@ -396,12 +467,7 @@ int ls_table_row(ls_table *t, int columns, int (*take)(void *user, int i), void 
     for (; !t->ends_row && i <= columns + 1; i++)
         if (ls_table_field(t) != LS_OK)
             break;
-    return ls_table_fail(
-        t, "expected %d fields, as the header has, found %s%s", columns, more ? "more" : "fewer",
-        more && i == columns + 1 && t->ends_row
-            ? "; if the first one is the row's name, as R writes it, write the table "
-              "without (row.names = FALSE)"
-            : "");
+    return fail_count(t, columns, more, more && i == columns + 1 && t->ends_row);
 }
 
 /* Code points of the bytes 0x80 … 0x9F in Windows-1252. */
@@ -459,6 +525,17 @@ int ls_table_text(ls_table *t, bool utf8, const char **out)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+/* Returns whether the file begins as the pictures do that users have. */
+static bool is_picture(const ls_table_source *s)
+{
+    static const char *const begins[] = {"\x89PNG", "\xFF\xD8\xFF", "GIF8"};
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+        if (s->size >= strlen(begins[i]) && memcmp(s->window, begins[i], strlen(begins[i])) == 0)
+            return true;
+    return s->size >= 12 && memcmp(s->window, "RIFF", 4) == 0 &&
+           memcmp(s->window + 8, "WEBP", 4) == 0;
+}
+
 /* Skips a byte order mark, and selects the encoding of the text by it. */
 static int find_coding(ls_table *t)
 {
@@ -477,6 +554,10 @@ static int find_coding(ls_table *t)
         s->coding = UTF16_BIG;
     else if (s->size >= 2 && memcmp(mark, "\x1F\x8B", 2) == 0)
         return ls_table_fail(t, "expected text, found gzip's; decompress it before: gunzip");
+    else if (is_picture(s))
+        return ls_table_fail(
+            t, "expected text, found a picture; if pictures are to be learnt, name the folder that "
+               "has a sub-folder of them for each class");
     else if (s->size >= 4 && memcmp(mark, "PK\3\4", 4) == 0)
         return ls_table_fail(
             t, "expected text, found a ZIP archive; if it is the file of a spreadsheet, save the "
@@ -492,34 +573,6 @@ static int find_coding(ls_table *t)
     s->window = window;
     s->capacity *= 2;
     return LS_OK;
-}
-
-/* Returns the number of fields in the row at offset *at, and moves *at to the next row. Returns 0
- * if the row does not end within `size` bytes. */
-static size_t count_fields(const char *text, size_t size, char separator, size_t *at)
-{
-    size_t fields = 1, i = *at;
-    bool quoted = false, begins = true;
-    while (separator == ' ' && i < size && text[i] == ' ')
-        i++;
-    for (; i < size && (quoted || text[i] != '\n'); i++) {
-        const char c = text[i];
-        if (quoted) {
-            quoted = c != '"';
-        } else if (c == '"' && begins) {
-            quoted = true;
-        } else if (c == separator) {
-            while (separator == ' ' && i + 1 < size && text[i + 1] == ' ')
-                i++;
-            const bool last =
-                separator == ' ' && (i + 1 == size || text[i + 1] == '\n' || text[i + 1] == '\r');
-            fields += !last;
-        }
-        begins = c == separator || (begins && c == ' ');
-    }
-    const bool ends = i < size;
-    *at = i + ends;
-    return quoted ? 0 : fields;
 }
 
 /* Returns whether, with this separator, the rows below the header have as many fields as the
@@ -578,11 +631,10 @@ static void take_dialect(ls_table *t)
  * by which the rows below have as many fields as the header. */
 static int find_separator(ls_table *t, size_t header)
 {
-    static const char candidates[] = ",;\t|";
-    const ls_table_source *s = t->source;
+    ls_table_source *s = t->source;
     char in_header[5] = "", fitting[5] = "";
     size_t n = 0, m = 0;
-    for (const char *c = candidates; *c; c++) {
+    for (const char *c = CANDIDATES; *c; c++) {
         size_t at = s->at;
         const size_t fields = count_fields(s->window, s->size, *c, &at);
         if (fields == 1 || !memchr(s->window + s->at, *c, header - s->at))
@@ -606,6 +658,8 @@ static int find_separator(ls_table *t, size_t header)
                           ls_separator_name(m > 1 ? fitting[0] : in_header[0]),
                           ls_separator_name(m > 1 ? fitting[1] : in_header[1])),
             LS_REASON_SEPARATOR);
+    if (n > 1 && m == 0)
+        s->other = in_header[0] == t->separator ? in_header[1] : in_header[0];
     return LS_OK;
 }
 

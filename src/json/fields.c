@@ -209,24 +209,30 @@ bool ls_field_text(ls_fields *f, const char *key, const char *const *fallback, c
     return true;
 }
 
-bool ls_field_choice(ls_fields *f, const char *key, const char *const *choices, const int *fallback,
-                     int *out)
+bool ls_field_is_choice(ls_fields *f, const char *key, const cJSON *node,
+                        const char *const *choices, int *out)
 {
-    const char *text, *none = NULL;
+    const char *text = node->valuestring;
     char hint[HINT_TEXT];
     int count = 0;
-    bool found = ls_field_text(f, key, fallback ? &none : NULL, &text);
-    *out = fallback ? *fallback : 0;
-    if (!found)
-        return false;
     for (; choices[count]; count++)
         if (strcmp(choices[count], text) == 0) {
             *out = count;
             return true;
         }
-    ls_fields_fail(f, cJSON_GetObjectItemCaseSensitive(f->object, key), "unknown %s \"%.40s\"; %s",
-                   key, text, hint_text(hint, text, "expected one of", choices, count));
+    ls_fields_fail(f, node, "unknown %s \"%.40s\"; %s", key, text,
+                   hint_text(hint, text, "expected one of", choices, count));
     return false;
+}
+
+bool ls_field_choice(ls_fields *f, const char *key, const char *const *choices, const int *fallback,
+                     int *out)
+{
+    const char *text, *none = NULL;
+    bool found = ls_field_text(f, key, fallback ? &none : NULL, &text);
+    *out = fallback ? *fallback : 0;
+    return found && ls_field_is_choice(f, key, cJSON_GetObjectItemCaseSensitive(f->object, key),
+                                       choices, out);
 }
 
 /* Reads the numbers of an array. Returns false if one is no integer from `min` to `max`. */

@@ -61,6 +61,9 @@ bool ls_field_text(ls_fields *f, const char *key, const char *const *fallback, c
  * The message for any other text has "did you mean" or the list of choices. */
 bool ls_field_choice(ls_fields *f, const char *key, const char *const *choices, const int *fallback,
                      int *out);
+/* Finds a text, the value of the member `key`, among `choices`, as ls_field_choice does. */
+bool ls_field_is_choice(ls_fields *f, const char *key, const cJSON *node,
+                        const char *const *choices, int *out);
 
 /* Reads an array of two integers, [height, width], or one integer for height and width. `fallback`
  * is the default of height and of width. */

@@ -119,6 +119,8 @@ expect_bad_set checkpoint.evry_steps=1 \
 expect_bad_set deadline_s=-1 'the config: "deadline_s" must be a number from 0 to 86400, found -1'
 expect_bad_set on_device_loss=go \
     'the config: unknown on_device_loss "go"; expected one of: continue, stop'
+expect_bad_set loss=quantiles 'the config: unknown loss "quantiles"; did you mean "quantile"?'
+expect_bad_set schedule=cosin 'schedule: unknown name "cosin"; did you mean "cosine"?'
 expect_bad_set on_nonfinite=skp 'the config: unknown on_nonfinite "skp"; did you mean "skip"?'
 expect_bad_set verify_every_steps=-1 \
     'the config: "verify_every_steps" must be an integer from 0 to 2147483647, found -1'

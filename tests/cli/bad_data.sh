@@ -93,7 +93,7 @@ expect_bad 65 "data/train-images-idx3-ubyte: expected 75264 bytes after the head
 from byte 4 on, found a file too small to hold them; fetch it again"
 good_data
 : >data/train-labels-idx1-ubyte
-expect_bad 65 'data/train-labels-idx1-ubyte: expected data, found an empty file; fetch it again'
+expect_bad 65 'data/train-labels-idx1-ubyte: expected data, found an empty file; save or fetch it again'
 
 # ---- damaged ----
 good_data

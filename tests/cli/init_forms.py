@@ -40,6 +40,15 @@ def fails(what, *arguments, said, code=65, unsaid=None):
         forms.failures.append(f"{what}: expected {code} and '{said}', found {found}: {text}")
 
 
+def prints_once():
+    """`init` reads a table twice, and the run reads it a third time: each message is printed once."""
+    Path("codes.csv").write_text("zip;y\n" + "".join(f"0050{i % 9};{i % 4}.5\n" for i in range(ROWS)))
+    code, text = trainer("init", "codes.csv", "--to", "codes.json", "--train", "--set", "epochs=1", "--set", "run_dir=null")
+    for said in ("the separator of fields is a semicolon", "begins with 0, so the column has codes"):
+        if code or text.count(said) != 1:
+            forms.failures.append(f"{code}; expected once: {said}; found {text.count(said)} times in: {text}")
+
+
 def tables():
     look("decimal commas", "commas.csv", "--target", "value", data={"name": "csv", "target": "value", "labels": "values"},
          said="the separator of fields is a semicolon (data.separator)")
@@ -72,6 +81,9 @@ def tables():
     fails("a key in a path", "data.encoding.csv", said="no such file", code=66, unsaid="with init")
     Path("quoted.csv").write_text("a,at most 65536 classes\n" + "1,x\n" * ROWS)
     fails("a limit in a name", "quoted.csv", said="expected at least two classes")
+    fails("a misspelt loss", "bars.csv", "--separator", "bar", "--set", "loss=quantiles", code=78,
+          said='--set loss=quantiles: the config: unknown loss "quantiles"; did you mean "quantile"?')
+    prints_once()
     # The reason for which a column is left out is printed. A column without a name is left out without a key.
     Path("odd.csv").write_text(",day,cost,long,a,y\n" + "".join(
         f"{i},2024-01-{i % 28 + 1:02},${i},{'x' * 5000},{i * 7 % 11},{'uv'[i % 2]}\n" for i in range(ROWS)))

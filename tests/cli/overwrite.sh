@@ -108,6 +108,20 @@ run init train.csv --to mine.json
 expect_code 0
 expect_stderr_line 'trainer: replaces mine.json; the config that it was is kept in mine.json.old'
 cmp -s edited.json mine.json.old || fail 'expected the edited config in mine.json.old'
+
+# A copy is never replaced by another one: the edits of both configs are kept. The same edits are kept once.
+cp edited.json mine.json
+run init train.csv --to mine.json
+expect_code 0
+expect_stderr_line 'trainer: replaces mine.json; the config that it was is kept in mine.json.old'
+[ ! -e mine.json.old2 ] || fail 'expected one copy of the same config'
+sed 's/"schedule"/  "schedule"/' edited.json >mine.json
+cp mine.json second.json
+run init train.csv --to mine.json
+expect_code 0
+expect_stderr_line 'trainer: replaces mine.json; the config that it was is kept in mine.json.old2'
+cmp -s edited.json mine.json.old || fail 'expected the first edits in mine.json.old'
+cmp -s second.json mine.json.old2 || fail 'expected the second edits in mine.json.old2'
 for text in '{"rows": [1, 2]}' '[1]' 'no JSON'; do
     printf '%s\n' "$text" >mine.json
     run init train.csv --to mine.json

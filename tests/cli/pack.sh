@@ -30,6 +30,11 @@ echo 'not an image' > set/notes.txt
 cmp a.safetensors b.safetensors || fail "threads make no difference"
 grep -q '12 of 12 images' err || fail "it says how many"
 grep -q '1 file is no jpg, png, bmp, webp, pgm or ppm and was left out' err || fail "it says what it left out"
+image set/loose.pgm '\020'
+"$trainer" pack set --to loose.safetensors --size 4 --channels 1 > out 2> err || fail "it packs beside a loose image"
+grep -q '1 file is no jpg' err && grep -q '1 image is beside the folders of the classes and was left out' err ||
+    fail "it names an image without a class"
+rm set/loose.pgm
 # The pixels 16 and 240 have mean 128 and deviation 112; both are divided by 255.
 head -c 600 a.safetensors | grep -q '"class_names":"\[\\"cat\\",\\"dog\\"\]","mean":"\[0.5019608\]","std":"\[0.4392157\]"' ||
     fail "metadata: $(head -c 600 a.safetensors)"
@@ -225,6 +230,10 @@ grep -q 'was removed' err || fail "it does not say what it removed"
 mkdir empty && rc=0
 "$trainer" pack empty --to d.safetensors > out 2> err || rc=$?
 [ $rc = 65 ] && grep -q 'expected a sub-folder for each class' err || fail "an empty folder"
+mkdir flat && image flat/1.pgm '\020' && image flat/2.pgm '\360' && rc=0
+"$trainer" init flat > out 2> err || rc=$?
+[ $rc = 65 ] && grep -q 'flat: expected a sub-folder with images for each class, found none, but 2 images in the folder itself; put the images of each class into a sub-folder with the name of the class$' err ||
+    fail "a folder of images without classes: $(cat err)"
 mkdir -p test/bird && image test/bird/1.pgm '\020' && rc=0
 "$trainer" pack set --test test --to d.safetensors > out 2> err || rc=$?
 [ $rc = 65 ] && grep -q 'test/bird: expected sub-folders of the same names' err || fail "a class that is new"

@@ -259,7 +259,7 @@ static const char *other_value(const ls_config_key *row)
     case LS_KEY_INT:
     case LS_KEY_NUMBER: return row->fallback == 1 ? "2" : row->max < 1 ? "0.5" : "1";
     case LS_KEY_BOOL: return row->fallback != 0 ? "false" : "true";
-    case LS_KEY_TEXT: return "other";
+    case LS_KEY_TEXT: return row->check ? "mse" : "other"; /* a loss is one of a list */
     case LS_KEY_CHOICE: return row->choices[row->fallback == 0];
     case LS_KEY_CUSTOM: break;
     }

@@ -135,8 +135,11 @@ static void a_wrong_word_is_refused(void **state)
     (void)state;
     assert_int_equal(read(&s, "\"cosin\"", &err), LS_ECONFIG);
     assert_string_equal(err.text,
-                        "config:1:1: schedule: expected constant, step, cosine, one_cycle, "
-                        "triangular or exponential, found \"cosin\"");
+                        "config:1:1: schedule: unknown name \"cosin\"; did you mean \"cosine\"?");
+    assert_int_equal(read(&s, "\"linear\"", &err), LS_ECONFIG);
+    assert_string_equal(err.text,
+                        "config:1:1: schedule: unknown name \"linear\"; expected one of: constant, "
+                        "step, cosine, one_cycle, triangular, exponential");
     assert_int_equal(read(&s, "{\"name\": \"one_cycle\", \"warmup_epochs\": 1}", &err), LS_ECONFIG);
     assert_int_equal(read(&s, "{\"name\": \"constant\", \"gamma\": 1}", &err), LS_ECONFIG);
     assert_int_equal(read(&s, "{\"name\": \"exponential\", \"minimum\": 0}", &err), LS_ECONFIG);

@@ -505,7 +505,7 @@ static void things_that_are_not_readable_files_are_refused(void **state)
             "a file first");
     assert_int_equal(unlink(scratch_path(s, name)), 0);
     scratch_file(s, name, "", 0);
-    refuses(s, name, LS_EDATA, ": expected data, found an empty file; fetch it again");
+    refuses(s, name, LS_EDATA, ": expected data, found an empty file; save or fetch it again");
     if (geteuid() != 0) {
         assert_int_equal(chmod(scratch_path(s, name), 0), 0);
         refuses(s, name, LS_EIO, ": cannot be read: Permission denied");
