@@ -8,7 +8,7 @@ root=$1
 copy=$(mktemp -d)
 trap 'rm -rf -- "$copy"' EXIT
 trap 'exit 1' HUP INT TERM
-cp -R -- "$root/src" "$root/include" "$copy"
+cp -R -- "$root/src" "$root/include" "$root/tests" "$copy" # src/README.md names files of all three
 failed=0
 
 # The copy starts clean, or what follows shows nothing.
