@@ -14,7 +14,7 @@ failures=0
 runner=
 
 sources="tests/sync/order_stress.c"
-for file in base/clock base/digest base/error base/host base/sized base/split base/utf8 sync/park \
+for file in base/clock base/digest base/error base/host base/sized base/split base/stack base/utf8 sync/park \
     sync/ring sync/barrier sync/deal sync/heartbeat \
     pool/start pool/pool pool/worker pool/stall pool/state pool/spin pool/guard pool/topology \
     merge/tree merge/group device/plugin cluster/admit cluster/cluster cluster/progress \
