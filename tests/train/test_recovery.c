@@ -19,13 +19,22 @@ static void recipe(fixture *f, const char *devices)
     fixture_set(f, devices);
 }
 
+/* Stores the weights' hash of the recipe without faults on one worker. */
+static void train_undisturbed(char hash[65], const char *shards)
+{
+    fixture f;
+    recipe(&f, "devices=ref:1");
+    fixture_set(&f, shards);
+    memcpy(hash, fixture_hash(&f), 65);
+    fixture_end(&f);
+}
+
+/* Returns the same for eight shards. The run takes place once. */
 static const char *undisturbed(void)
 {
     static char hash[65];
-    fixture f;
-    recipe(&f, "devices=ref:1");
-    memcpy(hash, fixture_hash(&f), sizeof hash);
-    fixture_end(&f);
+    if (!hash[0])
+        train_undisturbed(hash, "shards=8");
     return hash;
 }
 
@@ -52,9 +61,9 @@ static void expect_sound(const fixture *f, ls_trainer *t, const char *hash)
 static void a_device_that_fails_at_any_stage_costs_no_step(void **state)
 {
     static const char *const stages[] = {"start", "shard", "merge", "apply", "report", "evaluate"};
-    char hash[65], fault[100];
+    const char *hash = undisturbed();
+    char fault[100];
     (void)state;
-    memcpy(hash, undisturbed(), sizeof hash);
     for (size_t s = 0; s < sizeof stages / sizeof *stages; s++) {
         /* In the short form of the test one of the three workers fails at each stage. In the long
          * form (nightly) each of the three workers fails at each stage, in a run of its own. */
@@ -95,6 +104,7 @@ static void a_device_that_fails_among_two_costs_no_step(void **state)
     static const char *const kinds[] = {"fail", "stall"};
     char hash[65], fault[100];
     (void)state;
+    train_undisturbed(hash, "shards=2");
     for (size_t s = 0; s < 2 * sizeof stages / sizeof *stages; s++) {
         const int stalls = s % 4 == 3 || (s % 2 && ls_tests_rounds(0, 1));
         const int step = 1 + (int)s % STEPS, worker = (int)(s / 2) % 2;
@@ -104,10 +114,6 @@ static void a_device_that_fails_among_two_costs_no_step(void **state)
          * return before the deadline. Such cases are not tested in slow builds. */
         if (SLOW_BUILD && stalls && strcmp(stages[s / 2], "report") == 0)
             continue;
-        recipe(&f, "devices=ref:1");
-        fixture_set(&f, "shards=2");
-        memcpy(hash, fixture_hash(&f), sizeof hash);
-        fixture_end(&f);
         snprintf(fault, sizeof fault, "worker=%d,step=%d,kind=%s,stage=%s%s", worker, step,
                  kinds[stalls], stages[s / 2], stalls ? ",seconds=2.5" : "");
         recipe(&f, "devices=ref:2");
@@ -155,10 +161,9 @@ static void a_stalled_reader_that_returns_during_the_closing_leaks_nothing(void 
 static void devices_may_fail_one_after_another_until_one_is_left(void **state)
 {
     static const char *const faults[] = {"worker=0,step=2,kind=fail", "worker=2,step=4,kind=fail"};
+    const char *hash = undisturbed();
     fixture f;
-    char hash[65];
     (void)state;
-    memcpy(hash, undisturbed(), sizeof hash);
     ls_trainer *t = run_with(&f, faults, 2);
     expect_sound(&f, t, hash);
     assert_true(record_number(fixture_record(&f, "fault", 1), "devices_left") == 1);
@@ -173,10 +178,9 @@ static void a_worker_without_a_shard_takes_over(void **state)
     static const char *const faults[] = {"worker=0,step=2,kind=fail",
                                          "worker=9,step=3,kind=fail,stage=merge",
                                          "worker=3,step=4,kind=fail", "worker=5,step=4,kind=fail"};
+    const char *hash = undisturbed();
     fixture f;
-    char hash[65];
     (void)state;
-    memcpy(hash, undisturbed(), sizeof hash);
     recipe(&f, "devices=ref:10");
     f.sys.inject = faults;
     f.sys.inject_count = 4;
@@ -191,10 +195,9 @@ static void two_devices_may_fail_in_one_step(void **state)
 {
     static const char *const faults[] = {"worker=0,step=3,kind=fail,stage=start",
                                          "worker=1,step=3,kind=fail,stage=merge"};
+    const char *hash = undisturbed();
     fixture f;
-    char hash[65];
     (void)state;
-    memcpy(hash, undisturbed(), sizeof hash);
     ls_trainer *t = run_with(&f, faults, 2);
     expect_sound(&f, t, hash);
     assert_int_equal(fixture_count(&f, "fault"), 2);
@@ -208,9 +211,9 @@ static void a_device_that_stalls_is_named_and_left_behind(void **state)
 {
     static const char *const stages[] = {"start", "shard", "merge", "apply", "report", "evaluate"};
     const int deadline_s = SLOW_BUILD ? 2 : 1;
-    char hash[65], fault[100];
+    const char *hash = undisturbed();
+    char fault[100];
     (void)state;
-    memcpy(hash, undisturbed(), sizeof hash);
     /* The short form tests the stages "shard", "apply" and "evaluate". At "shard" the workers do
      * not have the sum of the step yet, at the other two they have it. The long form tests all
      * stages. */
