@@ -37,14 +37,15 @@ def check(where):
     wanted = {"train/loss": [(r["step"], r["loss"]) for r in steps],
               "train/accuracy": [(r["step"], r["correct"] / r["rows"]) for r in steps],
               "train/lr": [(r["step"], r["lr"]) for r in steps],
-              "train/images_per_s": [(r["step"], r["images_per_s"]) for r in steps],
-              "test/loss": [], "test/accuracy": [], "test/top5": []}
+              "train/images_per_s": [(r["step"], r["images_per_s"]) for r in steps]}
     for r in records:
         if r["type"] == "step":
             last = r["step"]
         if r["type"] == "eval":
-            for tag, key in (("loss", "test_loss"), ("accuracy", "test_accuracy"), ("top5", "test_top5")):
-                wanted[f"test/{tag}"].append((last, r[key]))
+            for key, value in r.items():
+                if key.startswith("test_") and isinstance(value, (int, float)):
+                    wanted.setdefault(key.replace("_", "/", 1), []).append((last, value))
+    assert {"test/loss", "test/accuracy", "test/top5", "test/auc"} <= set(wanted), records
     events = EventAccumulator(str(where), size_guidance={"scalars": 0})
     events.Reload()
     assert set(events.Tags()["scalars"]) == set(wanted), events.Tags()
