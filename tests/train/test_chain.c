@@ -594,7 +594,7 @@ static void a_forged_state_is_found_with_segment_step_and_tensors(void **state)
     assert_non_null(strstr(v.text, "other values: "));
 }
 
-LS_TESTS(train_verify, "integration")
+LS_TESTS(train_verify, "integration long-tsan")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_honest_run_is_verified_on_other_devices),

@@ -1003,7 +1003,7 @@ static void what_cannot_be_monitored_is_refused(void **state)
     }
 }
 
-LS_TESTS(train_metrics, "integration")
+LS_TESTS(train_metrics, "integration long-tsan")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(classes_are_counted_as_by_hand),
