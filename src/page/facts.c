@@ -65,6 +65,16 @@ static double number(const cJSON *object, const char *key)
     return cJSON_IsNumber(node) ? node->valuedouble : NAN;
 }
 
+ls_metric ls_run_metric_of(ls_metric metric, const cJSON *eval)
+{
+    const ls_metric candidates[] = {LS_METRIC_ACCURACY, metric, LS_METRIC_R2, LS_METRIC_AUC};
+    char key[LS_METRIC_KEY];
+    for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++)
+        if (!isnan(number(eval, ls_metric_key(key, candidates[i]))))
+            return candidates[i];
+    return metric;
+}
+
 /* Copies the text of a key to `out`; leaves `out` unchanged if the object has no such text. */
 static void copy(char *out, size_t size, const cJSON *object, const char *key)
 {
@@ -185,21 +195,17 @@ static void take_epoch(ls_run_facts *f, const cJSON *r, double *rows)
 
 static void take_eval(ls_run_facts *f, const cJSON *r)
 {
-    const ls_metric metrics[] = {LS_METRIC_ACCURACY, f->metric, LS_METRIC_R2, LS_METRIC_AUC};
     const double seconds = number(r, "seconds");
     char key[LS_METRIC_KEY];
     f->seconds += seconds > 0 ? seconds : 0;
     for (int m = 0; m < LS_METRICS; m++)
         f->measured[m] = number(r, ls_metric_key(key, (ls_metric)m));
-    for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++) {
-        const double value = metrics[i] == LS_METRICS ? NAN : f->measured[metrics[i]];
-        if (isnan(value))
-            continue;
-        f->metric = metrics[i];
-        f->value = value;
-        f->best = ls_metric_rises(metrics[i]) ? fmax(f->best, value) : fmin(f->best, value);
+    f->metric = ls_run_metric_of(f->metric, r);
+    const double value = f->metric == LS_METRICS ? NAN : f->measured[f->metric];
+    if (isnan(value))
         return;
-    }
+    f->value = value;
+    f->best = ls_metric_rises(f->metric) ? fmax(f->best, value) : fmin(f->best, value);
 }
 
 static void take_end(ls_run_facts *f, const cJSON *r)

@@ -61,6 +61,9 @@ const char *ls_run_judged(const cJSON *config);
 /* Returns the metric of a run's evaluations by its first record: that of its loss, or the accuracy.
  * `start`: record run_start. */
 ls_metric ls_run_metric(const cJSON *start);
+/* Returns the metric of a run's evaluations once `eval`, the record of one of them, is known:
+ * `metric`, which is that so far, or another one that this evaluation has instead. */
+ls_metric ls_run_metric_of(ls_metric metric, const cJSON *eval);
 
 /* Returns the name of a metric in tables and on pages, such as "accuracy", "R²" or "AUC"; "" for
  * the loss, the matrix and LS_METRICS. */

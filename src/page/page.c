@@ -14,7 +14,6 @@
 #include "json/writer.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -149,28 +148,22 @@ static void add_number(ls_buffer *b, const cJSON *record, const char *key, int d
     ls_buffer_put(b, "</td>");
 }
 
-/* Returns whether the run has an accuracy: false if the targets are values instead of classes. */
-static bool has_accuracy(const outcome *o)
-{
-    const cJSON *start = root_of(o->start);
-    return !cJSON_IsNumber(member(member(start, "data"), "targets")) ||
-           strcmp(text_or(member(start, "config"), "loss", ""), "bce") == 0;
-}
-
 static void add_facts(ls_buffer *b, const ls_run_log *log, const outcome *o)
 {
     const cJSON *start = root_of(o->start), *end = root_of(o->end);
-    const cJSON *accuracy = member(end, "test_accuracy");
     const char *judged = ls_run_judged(member(start, "config"));
-    char number[64], name[32];
-    snprintf(name, sizeof name, "%c%s accuracy", judged[0] - 'a' + 'A', judged + 1);
+    char number[64], key[LS_METRIC_KEY];
+    ls_metric_key(key, log->metric);
     ls_buffer_put(b, "<div class=\"scroll\"><table><tbody>\n");
     add_row(b, "State", text_or(end, "status", "not ended"));
     if (text_or(end, "error", NULL))
         add_row(b, "Error", text_or(end, "error", ""));
-    snprintf(number, sizeof number, "%.4f", cJSON_IsNumber(accuracy) ? accuracy->valuedouble : NAN);
-    if (has_accuracy(o))
-        add_row(b, name, cJSON_IsNumber(accuracy) ? number : "–");
+    if (ls_metric_title(log->metric)[0]) {
+        ls_buffer_format(b, "<tr><th scope=\"row\">%c%s %s</th>", judged[0] - 'a' + 'A', judged + 1,
+                         ls_metric_title(log->metric));
+        add_number(b, end, key, 4);
+        ls_buffer_put(b, "</tr>\n");
+    }
     snprintf(number, sizeof number, "%llu",
              (unsigned long long)(log->steps > 0 ? log->step[log->steps - 1].step : 0));
     add_row(b, "Steps", number);
@@ -187,14 +180,13 @@ static void add_facts(ls_buffer *b, const ls_run_log *log, const outcome *o)
 /* Adds a row for each record of an epoch and of an evaluation. */
 static void add_epochs(ls_buffer *b, const ls_run_log *log, const outcome *o)
 {
-    const ls_metric metric = ls_run_metric(root_of(o->start));
     const char *judged = ls_run_judged(member(root_of(o->start), "config"));
     char key[LS_METRIC_KEY];
-    ls_metric_key(key, metric);
+    ls_metric_key(key, log->metric);
     ls_buffer_format(b,
                      "<div class=\"scroll\"><table><thead><tr><th>epoch</th><th></th><th>loss</th>"
                      "<th>%s</th></tr></thead><tbody>\n",
-                     ls_metric_title(metric));
+                     ls_metric_title(log->metric));
     for (size_t i = 0; i < log->others; i++) {
         ls_json *doc;
         if (parse(&doc, log, i) != LS_OK)

@@ -7,6 +7,7 @@
 #define PAGE_PAGE_H
 
 #include "base/buffer.h"
+#include "config/metrics.h"
 #include "records/record.h"
 #include "json/json.h"
 #include <stdbool.h>
@@ -23,14 +24,17 @@
  *     ls_run_log_fini(&log);
  *
  * The output begins with a line {"type":"page","run":…,"width":…,"steps_from":…,"others_from":…,
- * "cut_line":…}. `steps_from` and `others_from` are the indices of the first entry of steps and of
- * the first other record that follow. The records follow in the form that src/train/README.md
- * describes, with an additional first member "at": the number of the step, or, in a record that is
- * not one of a step, the number of the step before which the record came. A step record that stands
- * for several steps has the means over these steps. It has three additional members: "steps", the
- * number of these steps, and "loss_range" and "rate_range", the smallest and the largest value. Its
- * "step" and "lr" are those of the last step. Step records have no "workers". Instead there are two
- * further records: {"type":"times"} has the workers' times, summed over all steps, and
+ * "cut_line":…,"metric":…}. `steps_from` and `others_from` are the indices of the first entry of
+ * steps and of the first other record that follow. `metric` is the key of the metric of the run's
+ * evaluations (facts.h). If `others_from` is 0, a line {"type":"metrics","all":[{"key":…,"name":…,
+ * "rises":…},…]} follows with the metrics that have a title. The records follow in the form that
+ * src/train/README.md describes, with an additional first member "at": the number of the step, or,
+ * in a record that is not one of a step, the number of the step before which the record came. A
+ * step record that stands for several steps has the means over these steps. It has three additional
+ * members: "steps", the number of these steps, and "loss_range" and "rate_range", the smallest and
+ * the largest value. Its "step" and "lr" are those of the last step. Step records have no
+ * "workers". Instead there are two further records: {"type":"times"} has the workers' times, summed
+ * over all steps, and
  * {"type":"newest"} is the unchanged record of the last step.
  *
  * Threads: one thread at a time uses a log. */
@@ -71,7 +75,8 @@ typedef struct ls_run_log {
     double *phase_s;  /* [workers][LS_PHASES]: seconds, summed over `timed` steps */
     int workers;
     uint64_t timed;
-    int cut_line; /* number of the metrics file's last line if it is incomplete; else 0 */
+    int cut_line;     /* number of the metrics file's last line if it is incomplete; else 0 */
+    ls_metric metric; /* metric of the evaluations; LS_METRICS: not known */
     /* The caller can set it after ls_run_log_init. True: the records of steps in a file are not
      * parsed, and only the record of the last step is stored. */
     bool brief;

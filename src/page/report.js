@@ -7,8 +7,8 @@
 /* The records that have been received, as src/page/page.h describes them. `id`: number of the run; `width`: number of
  * steps that one step record stands for; `steps`: the step records; `others`: all other records, in order; `times`,
  * `newest`: the newest record of type "times" and of type "newest"; `cut`: number of the last line of metrics.jsonl if
- * that line is incomplete, else 0. */
-const run = { id: 0, width: 1, steps: [], others: [], times: null, newest: null, cut: 0 };
+ * that line is incomplete, else 0; `metrics`: all metrics; `metric`: key of the metric of the run's evaluations. */
+const run = { id: 0, width: 1, steps: [], others: [], times: null, newest: null, cut: 0, metrics: [], metric: '' };
 
 function take(text) {
   for (const line of text.split('\n')) {
@@ -16,10 +16,11 @@ function take(text) {
     const r = JSON.parse(line);
     if (r.type === 'page') {
       if (r.run !== run.id) Object.assign(run, { times: null, newest: null });
-      Object.assign(run, { id: r.run, width: r.width, cut: r.cut_line });
+      Object.assign(run, { id: r.run, width: r.width, cut: r.cut_line, metric: r.metric });
       run.steps.length = r.steps_from;
       run.others.length = r.others_from;
-    } else if (r.type === 'step') run.steps.push(r);
+    } else if (r.type === 'metrics') run.metrics = r.all;
+    else if (r.type === 'step') run.steps.push(r);
     else if (r.type === 'times') run.times = r;
     else if (r.type === 'newest') run.newest = r.step;
     else run.others.push(r);
@@ -27,17 +28,6 @@ function take(text) {
 }
 
 const last = type => run.others.findLast(r => r.type === type);
-
-/* The metrics that can be the run's main metric. The main metric is that of the config's loss, or the first metric of
- * this list that the evaluations have. `loss`: the loss whose metric it is; the smallest value is then the best. */
-const METRICS = [{ key: 'test_accuracy', name: 'accuracy', trained: 'train_accuracy' }, { key: 'test_r2', name: 'R²' },
-  { key: 'test_auc', name: 'AUC' }, { key: 'test_mae', name: 'mean abs. error', loss: 'mae' },
-  { key: 'test_huber', name: 'Huber loss', loss: 'huber' }, { key: 'test_pinball', name: 'pinball loss', loss: 'quantile' },
-  { key: 'test_deviance', name: 'deviance', loss: 'poisson' }];
-/* Keys and names of the metrics that are shown besides the main metric. */
-const OTHERS = [['test_top5', 'top 5'], ['test_r2', 'R²'], ['test_mae', 'mean abs. error'], ['test_auc', 'AUC'],
-  ['test_huber', 'Huber loss'], ['test_pinball', 'pinball loss'], ['test_coverage', 'coverage'], ['test_deviance', 'deviance'],
-  ['test_average_precision', 'average precision'], ['test_f1', 'F1'], ['test_r2_mean', 'mean R²']];
 
 /* Returns whether a record says the same as this warning: a record of a fault, or of a step that was not applied. */
 const is_reported = warning => run.others.some(r => r.type === 'fault' ? warning.text.includes(r.error)
@@ -64,8 +54,7 @@ function summary() {
   s.rows = s.data.images === false ? 'rows' : 'images'; /* records of older versions do not have data.images */
   s.synthetic = Boolean(s.data.synthetic || (end && end.synthetic));
   s.name = config.name || 'run';
-  const values = s.data.targets && config.loss !== 'bce'; /* the targets are values, for which there is no accuracy */
-  s.metric = METRICS.find(m => m.loss && m.loss === config.loss) || METRICS.find(m => !m.loss && s.epochs.some(e => finite(e[m.key]))) || METRICS[values ? 1 : 0];
+  s.metric = run.metrics.find(m => m.key === run.metric) || { key: 'test_loss', name: 'loss', rises: false };
   s.tested = s.epochs.filter(e => finite(e[s.metric.key]));
   s.step = run.steps.length ? run.steps.at(-1).step : end ? end.steps : 0;
   return Object.assign(s, progress(s));
@@ -210,16 +199,16 @@ function tile(name, value, unit, ...details) {
 }
 
 function metric_tile(s) {
-  const newest = s.tested.at(-1), { key, name, trained } = s.metric;
-  const epoch = trained && s.epochs.findLast(e => finite(e[trained]));
+  const newest = s.tested.at(-1), { key, name, rises } = s.metric;
+  const epoch = key === 'test_accuracy' && s.epochs.findLast(e => finite(e.train_accuracy));
   if (!newest)
     return tile(`${capital(s.judged)} ${name}`, '–', '', 'no evaluation yet');
-  const best = s.tested.reduce((a, e) => (s.metric.loss ? e[key] < a[key] : e[key] > a[key]) ? e : a); /* of equal values the first, as in checkpoint.best */
-  const others = OTHERS.filter(([k]) => k !== key && finite(newest[k])).map(([k, n]) => `${n} ${figure(newest[k])}`);
+  const best = s.tested.reduce((a, e) => (rises ? e[key] > a[key] : e[key] < a[key]) ? e : a); /* of equal values the first, as in checkpoint.best */
+  const others = run.metrics.filter(m => m.key !== key && finite(newest[m.key])).map(m => `${m.name} ${figure(newest[m.key])}`);
   return tile(`${capital(s.judged)} ${name}`, figure(newest[key]), '',
     [`after epoch ${newest.epoch}, loss ${figure(newest.test_loss)}`, ...others].join(', ')
       + (best === newest ? '' : `; best ${figure(best[key])} after epoch ${best.epoch}`),
-    epoch && `training: ${figure(epoch[trained])}, mean over the steps of epoch ${epoch.epoch}`);
+    epoch && `training: ${figure(epoch.train_accuracy)}, mean over the steps of epoch ${epoch.epoch}`);
 }
 
 function progress_tile(s) {
@@ -318,10 +307,10 @@ function draw_charts(s) {
   const events = s.events.filter(event_of).map(r => ({ x: r.step, ...event_of(r) }));
   const by_epochs = events.map(e => ({ ...e, x: e.x * s.total_epochs / s.total }));
   charts.accuracy.name(capital(s.metric.name));
-  charts.accuracy.most = s.metric.loss ? undefined : 1;
+  charts.accuracy.most = s.metric.rises ? 1 : undefined;
   charts.rate.name('Throughput', s.rows + '/s');
   charts.accuracy.set([
-    { name: 'training (mean over the epoch)', colour: 'c2', line: true, dots: true, points: epochs('epoch', s.metric.trained) },
+    { name: 'training (mean over the epoch)', colour: 'c2', line: true, dots: true, points: epochs('epoch', s.metric.key === 'test_accuracy' ? 'train_accuracy' : '') },
     { name: s.judged, colour: 'c4', line: true, dots: true, points: epochs('epoch', s.metric.key) }], by_epochs);
   charts.loss.set([
     { name: 'minibatch', ranged: 'minibatches: mean and range', colour: 'c2', line: true, points: loss },
@@ -459,7 +448,7 @@ function newest_workers(s) {
 
 function epoch_table(s) {
   const all = [['train_loss', 'training loss'], ['train_accuracy', 'training accuracy'], ['test_loss', s.judged + ' loss'],
-    ['test_accuracy', s.judged + ' accuracy'], ...OTHERS.map(([k, n]) => [k, s.judged + ' ' + n])];
+    ...run.metrics.map(m => [m.key, s.judged + ' ' + m.name])];
   const some = all.filter(([k]) => k.endsWith('loss') || s.epochs.some(e => finite(e[k])));
   return table(['epoch', ...some.map(m => m[1]), 'seconds'],
     s.epochs.map(e => [e.epoch, ...some.map(([k]) => figure(e[k])), number(e.seconds, 2)]));

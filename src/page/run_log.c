@@ -2,6 +2,7 @@
 /* Collects the records of a run. Steps need bounded memory: when there are LS_RUN_STEPS full
  * entries, adjacent entries are merged in pairs, and `width` is doubled. Every entry but the last
  * stands for `width` steps. */
+#include "page/facts.h"
 #include "page/page.h"
 #include "page/template.h"
 
@@ -16,7 +17,7 @@ const ls_run_seen ls_run_nothing = {0};
 
 void ls_run_log_init(ls_run_log *log, uint64_t run, const ls_host *host)
 {
-    *log = (ls_run_log){.host = host, .run = run, .width = 1};
+    *log = (ls_run_log){.host = host, .run = run, .width = 1, .metric = LS_METRICS};
     ls_buffer_init(&log->newest, host);
 }
 
@@ -200,10 +201,23 @@ static void drop_matrix(ls_run_log *log)
     r->length -= end - begin;
 }
 
+/* Finds the metric of the evaluations. Called for each record of a start and of an evaluation. */
+static void find_metric(ls_run_log *log, const ls_record *r)
+{
+    ls_json *doc;
+    if (ls_json_parse(&doc, "", r->json, r->length, log->host, NULL) != LS_OK)
+        return; /* without memory the metric stays what it was */
+    log->metric = r->type == LS_RECORD_EVAL ? ls_run_metric_of(log->metric, ls_json_root(doc))
+                                            : ls_run_metric(ls_json_root(doc));
+    ls_json_destroy(doc);
+}
+
 int ls_run_log_add(ls_run_log *log, const ls_record *r, ls_error *err)
 {
     if (r->type == LS_RECORD_EVAL)
         drop_matrix(log);
+    if (r->type == LS_RECORD_EVAL || r->type == LS_RECORD_RUN_START)
+        find_metric(log, r);
     const bool event = r->type == LS_RECORD_FAULT || r->type == LS_RECORD_NONFINITE ||
                        r->type == LS_RECORD_ARRIVAL || r->type == LS_RECORD_FAILED_ARRIVAL;
     const int status = r->type == LS_RECORD_STEP ? take_step(log, r, err)
@@ -387,12 +401,33 @@ static void add_sums(const ls_run_log *log, ls_buffer *out, ls_json_writer *w)
 static void add_head(const ls_run_log *log, ls_buffer *out, ls_json_writer *w,
                      const ls_run_seen *from)
 {
+    char key[LS_METRIC_KEY];
     begin(w, "page");
     ls_json_put_uint(w, "run", log->run);
     ls_json_put_uint(w, "width", log->width);
     ls_json_put_uint(w, "steps_from", from->steps);
     ls_json_put_uint(w, "others_from", from->others);
     ls_json_put_int(w, "cut_line", log->cut_line);
+    ls_json_put_string(w, "metric", ls_metric_key(key, log->metric));
+    ls_json_close(w);
+    ls_page_add_line(out, w);
+}
+
+static void add_metrics(ls_buffer *out, ls_json_writer *w)
+{
+    char key[LS_METRIC_KEY];
+    begin(w, "metrics");
+    ls_json_open_array(w, "all");
+    for (int m = 0; m < LS_METRICS; m++) {
+        if (!ls_metric_title((ls_metric)m)[0])
+            continue;
+        ls_json_open_object(w, NULL);
+        ls_json_put_string(w, "key", ls_metric_key(key, (ls_metric)m));
+        ls_json_put_string(w, "name", ls_metric_title((ls_metric)m));
+        ls_json_put_bool(w, "rises", ls_metric_rises((ls_metric)m));
+        ls_json_close(w);
+    }
+    ls_json_close(w);
     ls_json_close(w);
     ls_page_add_line(out, w);
 }
@@ -407,6 +442,8 @@ void ls_run_log_write(const ls_run_log *log, const ls_run_seen *have, ls_buffer 
     if (have->run == log->run && have->width == log->width && have->steps <= log->steps)
         from.steps = have->steps > 0 ? have->steps - 1 : 0;
     add_head(log, out, &w, &from);
+    if (from.others == 0)
+        add_metrics(out, &w);
     for (size_t i = from.others; i < log->others; i++) {
         const ls_run_record *r = &log->other[i];
         ls_buffer_format(out, "{\"at\":%llu,", (unsigned long long)r->at);

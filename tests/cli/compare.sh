@@ -118,7 +118,7 @@ has_metric() {
     has stdout.txt "^$name$wanted\$"
     has compare.html "{\"type\":\"compared\",\"config\":false,\"name\":\"$name\",\"values\":\[${values#,}\]}"
     has compare.html "^<tr><th scope=\"row\">$name</th>"
-    case $name in *loss) ;; *) has report.html "\['$key', '$name'\]\|{ key: '$key', name: '$name'" ;; esac
+    case $name in *loss) ;; *) has report.html "{\"key\":\"$key\",\"name\":\"$name\"," ;; esac
 }
 awk 'BEGIN { print "a,b,bought"; for (i = 0; i < 200; i++) print i % 17 "," i % 7 "," (i % 17 + i % 5 > 11 ? "yes" : "no") }' >people.csv
 cat >people.json <<'END'

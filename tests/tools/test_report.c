@@ -133,9 +133,11 @@ static void the_page_holds_the_records_and_a_worker_s_times(void **state)
 {
     room *r = *state;
     reports(r, FIXTURE);
-    shows(r,
-          "{\"type\":\"page\",\"run\":0,\"width\":1,\"steps_from\":0,\"others_from\":0,"
-          "\"cut_line\":0}\n{\"at\":0,\"type\":\"run_start\",\"time\":\"2024-01-31T09:30:00Z\",");
+    shows(r, "{\"type\":\"page\",\"run\":0,\"width\":1,\"steps_from\":0,\"others_from\":0,"
+             "\"cut_line\":0,\"metric\":\"test_accuracy\"}\n{\"type\":\"metrics\",\"all\":["
+             "{\"key\":\"test_accuracy\",\"name\":\"accuracy\",\"rises\":true},");
+    shows(r, ",{\"key\":\"test_mae\",\"name\":\"mean abs. error\",\"rises\":false},");
+    shows(r, "]}\n{\"at\":0,\"type\":\"run_start\",\"time\":\"2024-01-31T09:30:00Z\",");
     shows(r, "\n{\"type\":\"step\",\"step\":1,\"epoch\":1,\"rows\":256,\"loss\":2.25,\"lr\":0.2,"
              "\"images_per_s\":20000}\n");
     shows(r, "\n{\"type\":\"step\",\"step\":6,\"epoch\":2,\"rows\":256,\"loss\":0.75,\"lr\":0.2,"
@@ -160,6 +162,50 @@ static void without_scripts_a_table_tells_the_outcome(void **state)
     shows(r, "<tr><td>2</td><td>test</td><td>1.1250</td><td>0.7500</td></tr>");
     shows(r, "90012e5afdd16b9375fdff9014c1e2e55c9539716a0dd8668dc74315228010c1</td></tr>");
     does_not_show(r, "made up by the program: these results say nothing of real data.</p>");
+}
+
+/* Reports the fixture as a run that learns two values with `loss`, whose evaluations have
+ * `measured` instead of the accuracy. */
+static void reports_values(room *r, const char *loss, const char *measured)
+{
+    char *const original = r->metrics, start[40], key[40];
+    snprintf(start, sizeof start, "\"config\":{\"loss\":\"%s\",", loss);
+    snprintf(key, sizeof key, "\"%s\"", measured);
+    const char *changes[][2] = {{"\"data\":{", "\"data\":{\"targets\":2,"},
+                                {"\"config\":{", start},
+                                {"\"test_accuracy\"", key},
+                                {"\"test_accuracy\"", key},
+                                {"\"test_accuracy\"", key}};
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        char *text = with(r, changes[i][0], changes[i][1]);
+        if (r->metrics != original)
+            free(r->metrics);
+        r->metrics = text;
+    }
+    assert_null(strstr(r->metrics, "\"test_accuracy\""));
+    write_run(r, r->metrics, strlen(r->metrics));
+    free(r->metrics);
+    r->metrics = original;
+    reports(r, r->s.directory);
+}
+
+static void the_metric_is_that_of_the_loss_or_the_first_of_the_evaluations(void **state)
+{
+    room *r = *state;
+    reports_values(r, "mae", "test_mae");
+    shows(r, "\"metric\":\"test_mae\"}");
+    shows(r, "<tr><th scope=\"row\">Test mean abs. error</th><td>0.7500</td></tr>");
+    reports_values(r, "quantile", "test_pinball");
+    shows(r, "\"metric\":\"test_pinball\"}");
+    reports_values(r, "mse", "test_r2");
+    shows(r, "\"metric\":\"test_r2\"}");
+    shows(r, "<tr><td>2</td><td>test</td><td>1.1250</td><td>0.7500</td></tr>");
+    reports_values(r, "bce", "test_auc");
+    shows(r, "\"metric\":\"test_auc\"}");
+    shows(r, "<tr><th scope=\"row\">Test AUC</th><td>0.7500</td></tr>");
+    reports_values(r, "mse", "nothing");
+    shows(r, "\"metric\":\"test_r2\"}");
+    shows(r, "<tr><th scope=\"row\">Test R²</th><td>–</td></tr>");
 }
 
 static void rows_that_are_held_out_are_validation_rows_without_scripts_too(void **state)
@@ -292,7 +338,7 @@ static void a_cut_last_record_is_left_out(void **state)
         reports(r, r->s.directory);
         const int whole = cut == length - 1; /* only the newline is missing */
         shows(r, whole ? "<td>finished</td>" : "<td>not ended</td>");
-        shows(r, whole || cut == last ? "\"cut_line\":0}" : "\"cut_line\":13}");
+        shows(r, whole || cut == last ? "\"cut_line\":0," : "\"cut_line\":13,");
         shows(r, "\"step\":6,");
     }
 }
@@ -636,6 +682,7 @@ LS_TESTS(report, "integration")
 #define TEST_IN_ROOM(name) cmocka_unit_test_setup_teardown(name, begin, end)
         TEST_IN_ROOM(the_page_holds_the_records_and_a_worker_s_times),
         TEST_IN_ROOM(without_scripts_a_table_tells_the_outcome),
+        TEST_IN_ROOM(the_metric_is_that_of_the_loss_or_the_first_of_the_evaluations),
         TEST_IN_ROOM(rows_that_are_held_out_are_validation_rows_without_scripts_too),
         TEST_IN_ROOM(the_page_needs_nothing_but_itself),
         TEST_IN_ROOM(everything_of_the_run_is_escaped),
