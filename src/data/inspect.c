@@ -207,6 +207,9 @@ static ls_data_keys keys_of(const ls_inspection *l)
     k.y = l->y[0] ? l->y : NULL;
     k.test_x = l->test_x[0] ? l->test_x : NULL;
     k.test_y = l->test_y[0] ? l->test_y : NULL;
+    /* test rows are read once it is known what the target is and which columns are left out */
+    if (table && !l->target_name)
+        k.test_path = NULL;
     if (l->target_name)
         k.target = (ls_names){.text = NULL, .list = l->target_name};
     else if (!is_given(l, "target"))
@@ -356,7 +359,8 @@ static int look_at_table(ls_inspection *l, ls_error *err)
     warn_of_header(l, info);
     l->target_name = cJSON_CreateString(target_of(info)->name);
     l->target = l->target_name->valuestring;
-    status = values || dropped || is_given(l, "drop") ? open_data(l, l->host, err) : LS_OK;
+    const bool again = values || dropped || is_given(l, "drop") || l->given.keys.test_path;
+    status = again ? open_data(l, l->host, err) : LS_OK;
     if (status && dropped && err &&
         l->left_out_why.text) { /* say why the first column was left out */
         const ls_error cause = *err;

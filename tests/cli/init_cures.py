@@ -130,6 +130,10 @@ def agreement():
     table("test.csv", "zip,a,k,y", lambda i: f"{1000 + i % 6},{i * 5 % 11},{i % 3},{i % 5}")
     accepts("test rows", "zip.csv", "--set", "data.test_path=test.csv", said=(f"  {ROWS} test rows",), unsaid=("held out",),
             data={"validation": None})
+    table("value.csv", "id,a,y", lambda i: f"{i},{i * 7 % 11},{i * 37 % 101 + i / 8}")
+    table("value-test.csv", "a,y", lambda i: f"{i * 5 % 11},{i * 41 % 101 + i / 16}")
+    accepts("test rows with values", "value.csv", "--set", "data.test_path=value-test.csv",
+            said=(f"  {ROWS} test rows", "  y                        value ", "id is left out"), data={"labels": "values", "drop": "id"})
     for name, head, row, said in (("alone.csv", "y", "{0}", ("there is no other",)),
                                   ("names.csv", "a,y", "n{1},{0}", ("all others are left out", "a is left out (data.drop): it has nearly"))):
         code, text = trainer("init", table(name, head, lambda i, row=row: row.format(i % 2, i)), "--target", "y")
