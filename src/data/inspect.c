@@ -278,8 +278,13 @@ static const char *useless(const ls_column_summary *c, uint32_t rows)
         return "has texts that are neither names of something nor numbers, such as ";
     if (c->use == LS_COLUMN_DROPPED) /* a column without a name, which is always left out */
         return c->levels > 0 ? "has more than 1000 different texts" : NULL;
+    if (c->constant && present == 0)
+        return "has no value in any row";
     if (c->constant)
-        return present > 0 ? "has the same value in every row" : "has no value in any row";
+        return c->missing == 0
+                   ? "has the same value in every row"
+                   : "has the same value in every row that has one; data.categorical makes it tell "
+                     "which rows have one";
     if (c->counts)
         return "counts the rows";
     if (c->use == LS_COLUMN_LEVELS && present >= 20 && 2 * (uint32_t)c->levels > present)

@@ -134,6 +134,11 @@ def agreement():
     table("value-test.csv", "a,y", lambda i: f"{i * 5 % 11},{i * 41 % 101 + i / 16}")
     accepts("test rows with values", "value.csv", "--set", "data.test_path=value-test.csv",
             said=(f"  {ROWS} test rows", "  y                        value ", "id is left out"), data={"labels": "values", "drop": "id"})
+    table("flag.csv", "a,flag,y", lambda i: f"{i * 7 % 11},{'' if i % 3 else 1},{int(i % 3 == 0)}")
+    accepts("a flag", "flag.csv", said=("flag is left out (data.drop): it has the same value in every row that has one; data.categorical",),
+            data={"drop": "flag"})
+    accepts("a flag that is learnt", "flag.csv", "--set", "data.categorical=flag", unsaid=("flag is left out",),
+            data={"categorical": "flag", "drop": None})
     for name, head, row, said in (("alone.csv", "y", "{0}", ("there is no other",)),
                                   ("names.csv", "a,y", "n{1},{0}", ("all others are left out", "a is left out (data.drop): it has nearly"))):
         code, text = trainer("init", table(name, head, lambda i, row=row: row.format(i % 2, i)), "--target", "y")
