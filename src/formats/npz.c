@@ -178,8 +178,8 @@ static int fail_missing(const archive *z, const char *const *names)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s\"%.*s\"", used ? ", " : "",
                                  m.length < 30 ? (int)m.length : 30, m.name);
     ls_fail(z->err, LS_EDATA,
-            "%.200s: offset %llu: there is no array \"%.60s\" in it, but %s%s; name one, as in "
-            "FILE.npz/NAME, or in a config in data.x and data.y",
+            "%.200s: offset %llu: there is no array \"%.60s\" in it, but %s%s; name "
+            "one in data.x or data.y, and elsewhere as FILE.npz/NAME",
             z->path, (unsigned long long)z->directory, names[0], list,
             z->entries > 10 ? ", …" : "");
     return LS_EDATA;

@@ -131,7 +131,8 @@ static void warn_of_column(const checked_data *d, const ls_column_summary *c)
                c->name, c->step > 0 ? "up" : "down");
     if (c->use != LS_COLUMN_LEVELS || c->named)
         return;
-    if (c->levels > CLASS_VALUES / 2 && 2 * c->numeric >= c->levels)
+    /* where all texts are numbers, the column was taken for one of codes on purpose */
+    if (c->levels > CLASS_VALUES / 2 && 2 * c->numeric >= c->levels && c->numeric < c->levels)
         ls_log(d->host, LS_LOG_WARNING,
                "column \"%.60s\": %d of its %d different texts are numbers, but it is taken for a "
                "column of texts, each of which becomes an input; correct the other texts or leave "

@@ -185,8 +185,7 @@ static void arrays_of_an_archive_are_found_by_their_usual_names(void **state)
         close_splits(split);
         refuses(scratch_path(s, "mnist.npz"), (ls_data_keys){.x = "images"}, LS_EDATA,
                 "there is no array \"images\" in it, but \"x_train\", \"y_train\", \"x_test\", "
-                "\"y_test\"; name one, as in FILE.npz/NAME, or in a config in "
-                "data.x and data.y");
+                "\"y_test\"; name one in data.x or data.y, and elsewhere as FILE.npz/NAME");
     }
 }
 
