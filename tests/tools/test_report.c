@@ -195,6 +195,9 @@ static void the_metric_is_that_of_the_loss_or_the_first_of_the_evaluations(void 
     reports_values(r, "mae", "test_mae");
     shows(r, "\"metric\":\"test_mae\"}");
     shows(r, "<tr><th scope=\"row\">Test mean abs. error</th><td>0.7500</td></tr>");
+    /* a metric of other losses that is measured as well */
+    reports_values(r, "mae", "test_r2\":0.5,\"test_mae");
+    shows(r, "\"metric\":\"test_mae\"}");
     reports_values(r, "quantile", "test_pinball");
     shows(r, "\"metric\":\"test_pinball\"}");
     reports_values(r, "mse", "test_r2");
