@@ -37,14 +37,8 @@ try {
     circle.train_rows = circle.test_rows = 64 * 64;
     circle.read = read_points;
     circle.row_type = LS_ROW_F32;
-    const ls_data_source *sources[] = {&circle};
-
-    auto options = lockstep::sized<ls_trainer_options>();
-    options.config_text = config;
-    options.sources = sources;
-    options.source_count = 1;
-    auto train = [&options] {
-        lockstep::trainer trainer(options);
+    auto train = [&circle] {
+        lockstep::trainer trainer(config, circle);
         trainer.run();
         std::printf("accuracy %.2f\n", trainer.result().metric_value);
         return trainer.model();

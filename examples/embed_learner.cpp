@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: MIT
 // A learner that runs for months: it learns from events of 12 features, 3 % of which are positive,
-// predicts in two threads meanwhile, and prints Prometheus' text format. Started again with the
-// same file it goes on with the weights, the scales of the features, the optimizer's state and the
-// learning rate that the file keeps.
+// and predicts in two threads meanwhile. Every 100 steps it saves its state and prints metrics in
+// Prometheus' text format. Started again, also after a crash, it goes on with what its file keeps:
+// the weights, the scales of the features, the optimizer's state and the learning rate.
 //
 //     c++ -std=c++17 embed_learner.cpp -pthread $(pkg-config --cflags --libs lockstep) -o learner
+//     ./learner learner.safetensors 400        # 400 steps; without the number, until SIGTERM
 #include <lockstep/lockstep.hpp>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdio>
+#include <cmath>
+#include <csignal>
 #include <cstdlib>
-#include <mutex>
+#include <filesystem>
+#include <future>
 #include <random>
-#include <thread>
 
-enum { FEATURES = 12, BATCH = 256, COOL_AFTER = 300 };
-
+enum { FEATURES = 12, BATCH = 256, COOL_AFTER = 300, PUBLISH_EVERY = 20, SAVE_EVERY = 100 };
 static const char config[] = R"({
     "data": {"name": "events", "standardize": true, "scale_rows": 4096}, "batch_size": 256,
-    "model": {"layers": [{"type": "dense", "out": 32}, {"type": "relu"},
-                         {"type": "dense", "out": 2}]},
+    "model": {"layers": [{"type": "dense", "out": 32}, {"type": "relu"}, {"type": "dense"}]},
     "optimizer": {"name": "adamw", "lr": 0.01}, "devices": "cpu:1", "run_dir": null
 })";
 
@@ -44,78 +43,78 @@ struct events { // a minibatch
     }
 };
 
-static std::mutex lock; // guards `newest`
-static std::unique_ptr<lockstep::model> newest;
-static std::atomic<bool> stop{false};
-
-static void publish(lockstep::trainer &trainer)
+// Bucket i counts predictions of at most 0.5 µs · 2^(i / 4); the last one counts all longer ones.
+enum { BUCKETS = 72 };
+static std::atomic<uint64_t> buckets[BUCKETS + 1], nanoseconds, positives, caught;
+static void print_metrics(const ls_step_result &r)
 {
-    auto fresh = std::make_unique<lockstep::model>(trainer.model());
-    const std::lock_guard<std::mutex> held(lock);
-    newest.swap(fresh);
-}
-struct server { // a thread that predicts event by event
-    std::vector<double> seconds;
-    int caught = 0, positive = 0;
-    void serve(unsigned seed)
-    {
-        std::mt19937 random(seed);
-        events e;
-        for (int i = 0; !stop; i = (i + 1) % BATCH) {
-            if (i == 0) e.draw(random);
-            lock.lock();
-            const lockstep::model model = *newest;
-            lock.unlock();
-            const auto start = std::chrono::steady_clock::now();
-            const auto p = model.predict(e.rows[i], LS_ROW_F32);
-            const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-            seconds.push_back(took.count());
-            positive += e.classes[i];
-            caught += e.classes[i] && p[1] > 0.5f;
-        }
+    std::printf("learner_steps_total %.0f\nlearner_loss %g\nlearner_rate %g\n"
+                "learner_positives_total %.0f\nlearner_caught_total %.0f\n"
+                "# TYPE learner_predict_seconds histogram\n",
+                double(r.number), r.loss, r.lr, double(positives), double(caught));
+    double sum = 0;
+    for (int i = 0; i <= BUCKETS; i++) {
+        char end[32] = "+Inf";
+        if (i < BUCKETS) std::snprintf(end, sizeof end, "%.4g", 5e-7 * std::exp2(i / 4.0));
+        sum += double(buckets[i]);
+        std::printf("learner_predict_seconds_bucket{le=\"%s\"} %.0f\n", end, sum);
     }
-};
+    std::printf("learner_predict_seconds_sum %g\nlearner_predict_seconds_count %.0f\n\n",
+                double(nanoseconds) / 1e9, sum);
+    std::fflush(stdout);
+}
+
+static std::shared_ptr<lockstep::model> newest; // read and replaced as a whole
+static std::atomic<bool> stop;
+static void serve(unsigned seed) noexcept // predicts event by event; an error ends the program
+{
+    std::mt19937 random(seed);
+    events e;
+    for (int i = 0; !stop; i = (i + 1) % BATCH) {
+        if (i == 0) e.draw(random);
+        const auto start = std::chrono::steady_clock::now();
+        const auto p = std::atomic_load(&newest)->predict(e.rows[i], LS_ROW_F32);
+        const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
+        const double bucket = std::ceil(4 * std::log2(std::max(1.0, double(took.count()) / 500)));
+        buckets[std::min(int(bucket), int{BUCKETS})]++;
+        nanoseconds += uint64_t(took.count());
+        positives += e.classes[i] == 1;
+        caught += e.classes[i] == 1 && p[1] > 0.5f;
+    }
+}
 
 int main(int argc, char **argv)
 try {
     const char *file = argc > 1 ? argv[1] : "learner.safetensors";
+    long left = argc > 2 ? std::atol(argv[2]) : 0; // 0: until SIGTERM
     auto source = lockstep::sized<ls_data_source>();
-    source.name = "events", source.channels = FEATURES, source.row_type = LS_ROW_F32;
-    source.height = source.width = source.streamed = source.weighted = 1, source.classes = 2;
-    const ls_data_source *sources[] = {&source};
-    auto options = lockstep::sized<ls_trainer_options>();
-    options.config_text = config, options.sources = sources, options.source_count = 1;
-    lockstep::trainer trainer(options);
-    if (std::FILE *saved = std::fopen(file, "rb")) {
-        std::fclose(saved), trainer.load(file);
-    }
-    publish(trainer);
-    server s[2];
-    std::thread threads[2];
-    for (unsigned i = 0; i < 2; i++) threads[i] = std::thread([&s, i] { s[i].serve(i); });
-    auto r = lockstep::sized<ls_step_result>();
+    source.name = "events";
+    source.channels = FEATURES;
+    source.row_type = LS_ROW_F32;
+    source.classes = 2;
+    source.height = source.width = source.streamed = source.weighted = 1;
+    lockstep::trainer trainer(config, source);
+    if (std::filesystem::exists(file)) trainer.load(file);
+    newest = std::make_shared<lockstep::model>(trainer.model());
+    std::signal(SIGTERM, [](int) { stop = true; });
+    std::future<void> servers[2]; // their destructors wait for the threads, which this one ends:
+    const std::shared_ptr<void> at_the_end(nullptr, [](void *) { stop = true; });
+    for (unsigned i = 0; i < 2; i++) servers[i] = std::async(std::launch::async, serve, i);
     std::mt19937 random(static_cast<unsigned>(trainer.result().steps) + 3);
     events e;
-    for (int left = argc > 2 ? std::atoi(argv[2]) : 400; left > 0; left--) {
+    for (bool last = false; !last;) {
         e.draw(random);
-        r = trainer.step(e.rows, LS_ROW_F32, e.classes, BATCH, e.weights);
+        const auto r = trainer.step(e.rows, LS_ROW_F32, e.classes, BATCH, e.weights);
+        last = --left == 0 || stop;
         if (r.number == COOL_AFTER) trainer.set_lr(0.002);
-        if (r.number % 20 == 0) publish(trainer);
+        if (r.number % PUBLISH_EVERY == 0)
+            std::atomic_store(&newest, std::make_shared<lockstep::model>(trainer.model()));
+        if (r.number % SAVE_EVERY == 0 || last) {
+            trainer.save(file);
+            print_metrics(r);
+        }
     }
-    trainer.save(file);
-    stop = true;
-    for (auto &t : threads) t.join();
-    auto &all = s[0].seconds;
-    all.insert(all.end(), s[1].seconds.begin(), s[1].seconds.end());
-    std::sort(all.begin(), all.end());
-    std::printf("learner_steps_total %.0f\nlearner_loss %g\nlearner_rate %g\nlearner_recall %g\n",
-                double(r.number), r.loss, r.lr,
-                double(s[0].caught + s[1].caught) / std::max(1, s[0].positive + s[1].positive));
-    for (double q : {0.5, 0.99, 0.999})
-        std::printf("learner_predict_seconds{quantile=\"%g\"} %g\n", q,
-                    all.empty() ? 0 : all[size_t(q * double(all.size() - 1))]);
-    std::printf("learner_predict_seconds_count %zu\n", all.size());
-} catch (const lockstep::error &e) {
-    std::fprintf(stderr, "learner: %s (%s)\n", e.what(), ls_status_name(e.status));
+} catch (const std::exception &e) {
+    std::fprintf(stderr, "learner: %s\n", e.what());
     return 1;
 }

@@ -120,6 +120,16 @@ class trainer {
 public:
     explicit trainer(const ls_trainer_options &options)
     { ls_trainer *t; check(ls_trainer_open, &t, &options); owner.reset(t); }
+    /* Opens a trainer for the data `source`, with a text of a config whose data.name selects it. */
+    trainer(const char *config_text, const ls_data_source &source)
+    {
+        const ls_data_source *const sources[] = {&source};
+        auto options = sized<ls_trainer_options>();
+        options.config_text = config_text;
+        options.sources = sources;
+        options.source_count = 1;
+        *this = trainer(options);
+    }
     /* Opens a trainer with these functions; options.callbacks is not used. */
     trainer(const ls_trainer_options &options, callbacks functions) : heard(new listener)
     {

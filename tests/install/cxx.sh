@@ -32,17 +32,53 @@ for compiler in g++ clang++; do
     eval "$compiler $strict $line"
     ./learner saved.safetensors 320 >first.txt
     ./learner saved.safetensors 40 >second.txt
-    for text in 'first.txt learner_steps_total 320' 'first.txt learner_rate 0.002' \
-        'second.txt learner_steps_total 360' 'second.txt learner_rate 0.002'; do
+    for text in 'first.txt learner_steps_total 100' 'first.txt learner_rate 0.01' \
+        'first.txt learner_steps_total 320' 'first.txt learner_rate 0.002' \
+        'second.txt learner_steps_total 360' 'second.txt learner_rate 0.002' \
+        'second.txt # TYPE learner_predict_seconds histogram'; do
         grep -qx "${text#* }" "${text%% *}" || {
             cat first.txt second.txt
             echo "$compiler: embed_learner: expected $text"
             exit 1
         }
     done
-    awk '$1 == "learner_recall" && $2 > 0.8 { good = 1 } END { exit !good }' second.txt || {
+    # More than 0.8 of the positives are caught; the histogram ascends to the count of all predictions.
+    awk '$1 == "learner_positives_total" { positives = $2 }
+        $1 == "learner_caught_total" { caught = $2 }
+        /^learner_predict_seconds_bucket/ { if ($2 < last) exit 1; last = $2; buckets++ }
+        $1 == "learner_predict_seconds_sum" { sum = $2 }
+        $1 == "learner_predict_seconds_count" { count = $2 }
+        END { exit !(caught > 0.8 * positives && sum > 0 && count > 0 && count == last &&
+                     buckets == 73) }' second.txt || {
         cat second.txt
-        echo "$compiler: embed_learner learnt too little"
+        echo "$compiler: embed_learner learnt too little, or its histogram is wrong"
+        exit 1
+    }
+    # Killed in the middle, it goes on from a periodic save.
+    rm saved.safetensors
+    ./learner saved.safetensors >killed.txt &
+    learner=$!
+    waited=0
+    until grep -qx 'learner_steps_total 400' killed.txt || [ $waited -ge 600 ]; do
+        sleep 0.1
+        waited=$((waited + 1))
+    done
+    kill -9 "$learner"
+    wait "$learner" || :
+    ./learner saved.safetensors 1 >third.txt
+    before=$(sed -n 's/^learner_steps_total //p' killed.txt | tail -n 1)
+    after=$(sed -n 's/^learner_steps_total //p' third.txt)
+    case $((after - ${before:-0})) in
+    1 | 101) ;; # the last save may be one that was not printed any more
+    *)
+        cat third.txt
+        echo "$compiler: embed_learner: $after steps after it was killed at ${before:-no step}"
+        exit 1
+        ;;
+    esac
+    grep -qx 'learner_rate 0.002' third.txt || {
+        cat third.txt
+        echo "$compiler: embed_learner: another rate after it was killed"
         exit 1
     }
     cat >other.cpp <<'END'

@@ -132,13 +132,7 @@ static void move()
     given.row_type = LS_ROW_U8;
     given.classes = 10;
     given.streamed = 1;
-    const ls_data_source *sources[] = {&given};
-    auto options = lockstep::sized<ls_trainer_options>();
-    options.config_text = config;
-    options.sources = sources;
-    options.source_count = 1;
-
-    lockstep::trainer from(options);
+    lockstep::trainer from(config, given);
     lockstep::model shown = from.model();
     lockstep::trainer to(std::move(from));
     expect(from.get() == nullptr, "a trainer that was moved from is empty");
