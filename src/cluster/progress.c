@@ -158,7 +158,8 @@ static void check_head(ls_cluster *c, int m)
         ls_watch_fault(
             c, LS_EINTERNAL,
             "host %s brings %llu bytes of kind %u to exchange %llu, this one expected %llu of "
-            "kind %u in exchange %llu: the processes do not do the same",
+            "kind %u in exchange %llu: the processes do not do the same, as two builds of "
+            "different sources",
             c->peer[m].host, (unsigned long long)in->bytes, (unsigned)in->kind,
             (unsigned long long)in->number, (unsigned long long)bytes, (unsigned)own->kind,
             (unsigned long long)own->number);

@@ -19,7 +19,7 @@
  * STEP. group.c assigns the shards of a minibatch to the workers. A worker computes the gradients
  * of its shards one after another, and adds them in the order of the shard tree
  * (<lockstep/sys/communicator.h>). In a group of CPU workers shards can also be *dealt*: each
- * worker takes another shard when it has computed the last one (sync/deal.h). The shards of a
+ * worker takes another shard when it has finished its previous one (sync/deal.h). The shards of a
  * worker are adjacent in either case. Which worker computes a shard changes neither the tree nor a
  * bit of the sum. After the all-reduce every worker applies the same sum to its own replica, so
  * replicas that were equal stay equal, bit for bit (worker_step.c).

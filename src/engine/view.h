@@ -41,9 +41,11 @@ char **ls_engine_choices(ls_engine *engine);
  * range writes none of these fields. A stalled worker can still be running a job that writes its
  * device, replica and checksum. Therefore these three fields of a stalled worker are 0. */
 typedef struct ls_worker_view {
-    ls_presence presence;   /* live, lost (its device failed) or stalled (engine/engine.h) */
-    int shard_lo, shard_hi; /* the shards shard_lo … shard_hi − 1 are assigned to the worker */
-    ls_device *device;      /* valid after the worker's first job */
+    ls_presence presence; /* live, lost (its device failed) or stalled (engine/engine.h) */
+    /* The shards shard_lo … shard_hi − 1 are assigned to the worker. If the group deals shards
+     * (sync/deal.h), it computes others too. */
+    int shard_lo, shard_hi;
+    ls_device *device;          /* valid after the worker's first job */
     const ls_device_info *info; /* valid after ls_worker_describe or ls_worker_open */
     const ls_replica *replica;
     /* CRC-32 of the worker's weights and optimizer states at the last ls_engine_read_back, or of

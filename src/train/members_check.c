@@ -18,7 +18,7 @@
 
 /* ---- the start-up check --------------------------------------------------------------------- */
 
-/* Data about a member's host that are compared with the other members. */
+/* Data about a member's host that all members receive. Some are compared, the others are listed. */
 typedef struct host_facts {
     char isa[48], library[160], devices[1024], machine[128];
     uint32_t gradient_crc32;

@@ -19,6 +19,7 @@
 static struct {
     int line, devices, epochs, evals, ended;
     int targets;         /* 1: targets are vectors, for which records have no accuracy */
+    int own;             /* number of devices of the process that writes; -1: not known any more */
     int short_of;        /* number of step records in which a worker is missing */
     int faults, resumed; /* numbers of records of faults, and of resumes */
     double steps;
@@ -112,6 +113,22 @@ static const cJSON *member(const cJSON *record, const char *name)
     return cJSON_GetObjectItemCaseSensitive(record, name);
 }
 
+/* Reads the list `devices` of a record. A name of a run over several hosts is "HOST: DEVICE", and
+ * the first name belongs to the host that writes the records. */
+static void read_devices(const cJSON *r)
+{
+    const cJSON *devices = member(r, "devices"), *device;
+    const char *first = devices && devices->child ? devices->child->valuestring : "";
+    const char *colon = strstr(first, ": ");
+    const size_t host = colon ? (size_t)(colon - first) + 2 : 0;
+    so_far.devices = cJSON_GetArraySize(devices);
+    so_far.own = 0;
+    cJSON_ArrayForEach(device, devices)
+    {
+        so_far.own += strncmp(device->valuestring, first, host) == 0;
+    }
+}
+
 static void check_step(const cJSON *r)
 {
     const cJSON *workers = member(r, "workers"), *w;
@@ -119,8 +136,9 @@ static void check_step(const cJSON *r)
     expect(number(r, "step") == ++so_far.steps, "steps to follow each other");
     expect(number(r, "epoch") == so_far.epochs + 1, "the epoch under way");
     expect(number(r, "rows") > 0 && number(r, "correct") <= number(r, "rows"), "hits within rows");
-    expect(cJSON_GetArraySize(workers) <= so_far.devices, "at most one worker for each device");
-    so_far.short_of += cJSON_GetArraySize(workers) < so_far.devices;
+    const int own = so_far.own < 0 ? so_far.devices : so_far.own;
+    expect(cJSON_GetArraySize(workers) <= own, "at most one worker for each device");
+    so_far.short_of += cJSON_GetArraySize(workers) < so_far.own;
     cJSON_ArrayForEach(w, workers)
     {
         check_keys(w, LS_PART_WORKER);
@@ -153,7 +171,7 @@ static void check_record(const cJSON *r, const char *type)
 {
     if (strcmp(type, "run_start") == 0) {
         expect(so_far.line == 1, "run_start on the first line alone");
-        so_far.devices = cJSON_GetArraySize(member(r, "devices"));
+        read_devices(r);
         check_keys(member(r, "data"), LS_PART_DATA);
         so_far.targets = member(member(r, "data"), "targets") != NULL;
     } else if (strcmp(type, "step") == 0) {
@@ -169,17 +187,16 @@ static void check_record(const cJSON *r, const char *type)
         expect(number(r, "step") == so_far.steps + 1 || number(r, "step") == so_far.steps,
                "the step under way, or just done by the others");
         expect(number(r, "devices_left") <= so_far.devices, "no more devices than before");
+        so_far.own = so_far.own == so_far.devices ? (int)number(r, "devices_left") : -1;
         so_far.devices = (int)number(r, "devices_left");
         so_far.faults++;
     } else if (strcmp(type, "resume") == 0) {
         expect(number(r, "step") == so_far.steps, "to go on where the records end");
-        so_far.devices = cJSON_GetArraySize(member(r, "devices"));
+        read_devices(r);
         so_far.resumed++;
     } else if (strcmp(type, "arrival") == 0) {
         expect(number(r, "step") == so_far.steps, "an arrival between two steps");
-        so_far.devices = cJSON_GetArraySize(member(r, "devices"));
-        /* step records have no workers of other hosts, so a worker can be missing */
-        so_far.faults++;
+        read_devices(r);
     } else if (strcmp(type, "nonfinite") == 0) {
         expect(number(r, "step") == so_far.steps + 1, "the step under way");
     } else {

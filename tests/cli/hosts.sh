@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# hosts.sh PROGRAM: options for runs on several hosts, files of secrets with the modes with which
+# hosts.sh PROGRAM CHECK_METRICS: options for runs on several hosts, files of secrets with the modes with which
 # Kubernetes and Docker mount them, and the end of a run whose first host ends at once. A run on a
 # single host has one member.
+check=$2
 . "$(dirname "$0")/expect.sh"
 
 cat >c.json <<'TEXT'
@@ -73,6 +74,22 @@ code=$?
 label='the first host'
 expect_code 71
 grep -q 'the device failed, as --inject asked for' first.txt || fail "$(cat first.txt)"
+
+# Two processes, each with two devices: the first writes the records, with its own workers only.
+label='records of two hosts'
+port=$((port + 1))
+two="c.json --quiet --devices ref:2 --members 2 --secret key --wait 60 --set shards=4 --set run_dir=records"
+# shellcheck disable=SC2086
+"$program" $two --listen "127.0.0.1:$port" >first.txt 2>&1 </dev/null &
+first=$!
+# shellcheck disable=SC2086
+run $two --join "127.0.0.1:$port" --listen :0
+expect_code 0
+wait "$first" || fail "$(cat first.txt)"
+"$check" records/metrics.jsonl >checked.txt || fail "$(cat checked.txt)"
+grep -q '"devices":\["[^"]*: ref(0)","[^"]*: ref(1)","[^"]*: ref(0)"' records/metrics.jsonl || fail 'expected four devices'
+sed 's/,{"worker":1,.*}\]/]/' records/metrics.jsonl >cut.jsonl
+if "$check" cut.jsonl >checked.txt; then fail 'expected that a worker is missing'; fi
 
 usage() {
     text=$1

@@ -46,8 +46,8 @@ typedef struct fixture {
     ls_error err;
 } fixture;
 
-/* Sets a config with synthetic data, a network of one convolution and one dense layer, the devices
- * `ref:2`, and no run directory. */
+/* Sets a config with 96 synthetic rows, `batch_size` 32, 4 shards, one epoch, a network of one
+ * convolution and one dense layer, the devices `ref:2`, and no run directory. */
 void fixture_begin(fixture *f);
 void fixture_end(fixture *f);
 
