@@ -24,6 +24,8 @@ bool ls_own_rows_learn(const ls_dataset *train);
 const float *ls_own_rows_weights(const ls_dataset *train);
 /* Returns the type of the caller's rows. `train` is streamed. */
 ls_row_type ls_own_rows_type(const ls_dataset *train);
+/* Returns the type of the numbers of the caller's targets. `train` is streamed. */
+ls_row_type ls_own_rows_target_type(const ls_dataset *train);
 /* Learns from `n` rows of ls_trainer_step, unless enough rows were learnt from. `rows` and
  * `targets` have the types of the data source. Returns whether the scales have changed. */
 bool ls_own_rows_observe(ls_dataset *train, const void *rows, const void *targets, uint32_t n);
