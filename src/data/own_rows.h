@@ -11,7 +11,7 @@
 #include "data/kinds.h"
 
 /* Keys below `data` for a program's own rows, in the form of ls_dataset_about.keys. */
-#define LS_OWN_ROWS_KEYS "standardize standardize_target target_mean target_std scale_rows"
+#define LS_OWN_ROWS_KEYS "standardize clip standardize_target target_mean target_std scale_rows"
 
 /* Opener of a data source, which is o->kind->detail. */
 int ls_own_rows_open(ls_dataset *split[2], const ls_opening *o);

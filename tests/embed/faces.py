@@ -184,6 +184,19 @@ def own(what, x, y, width, targets, classes, kind, recipe=None, **keys):
     check_predictions(what, x)
 
 
+def as_table(what, x, y, width, rows, targets, **keys):
+    """Rows without height and width are a table without names: its weights are those of the arrays, with `keys`."""
+    with open("columns.csv", "w") as f:
+        f.write(",".join(f"c{i}" for i in range(width)) + ",y\n")
+        f.writelines(",".join(map(repr, [*row, target])) + "\n" for row, target in zip(rows, targets))
+    labels = {"labels": "classes" if isinstance(targets[0], int) else "values"}
+    data = {"standardize": True, **labels, **keys}
+    table = {"name": "csv", "path": "columns.csv", "target": "y", **data}
+    arrays = {"name": "npy", "x": x + ".npy", "y": y + ".npy", **data}
+    same(what, *(by_program(config(d, devices=f"cpu:{n}")) for d in (table, arrays) for n in (1, 2, 3)))
+    assert by_program(config({**arrays, "clip": 0})) != by_program(config(arrays)) or not keys.get("clip"), what
+
+
 def steps(what, x, y, width, targets, kind, recipe=None, **keys):
     """Rows that a program passes to ls_trainer_step: on any number of workers, and after a resume."""
     recipe = recipe or {}
@@ -241,6 +254,10 @@ with tempfile.TemporaryDirectory() as place:
     own("floats, value near 1.7e9", "x32", "one", 6, 1, 0, "f32:f64", standardize=True)
     own("floats, two targets near 1.7e9 and 1.7e12", "x32", "large", 6, 2, 0, "f32:f64", {"loss": "mae"}, standardize=True)
     own("doubles, two targets near 1.7e9 and 1.7e12", "x64", "large", 6, 2, 0, "f64", standardize=True)
+    own("floats, classes, limited", "x32", "labels", 6, 0, 3, "f32", standardize=True, clip=1.5)
+    own("doubles, value near 1.7e9, limited", "x64", "one", 6, 1, 0, "f64", standardize=True, clip=1.5)
+    own("floats, fixed scale of six, limited", "x32", "labels", 6, 0, 3, "f32", mean=[0, 50, -3, 1000, 7, .5],
+        std=[1, 9, .1, 200, 2, .01], clip=.75)
     own("doubles, two targets", "x64", "two", 6, 2, 0, "f64", standardize=True)
     own("floats, two targets", "x32", "two32", 6, 2, 0, "f32", standardize=True)
     own("floats, fixed targets", "x32", "two32", 6, 2, 0, "f32", standardize=True, target_mean=[-5000, 0], target_std=[990, 1])
@@ -254,7 +271,18 @@ with tempfile.TemporaryDirectory() as place:
           {"loss": "quantile", "quantiles": [.1, .9]}, standardize=True, scale_rows=100)
     steps("steps, bytes, one target", "x8", "one", 2, 1, "u8:f64")
     steps("steps, floats, two targets of doubles", "x32", "large", 6, 2, "f32:f64", standardize=True, scale_rows=100)
+    steps("steps, limited", "x64", "one", 6, 1, "f64", standardize=True, clip=1.5)
     steps("steps, one target", "x64", "one", 6, 1, "f64", standardize=True)
     steps("steps, one target of floats", "x32", "near", 6, 1, "f32", standardize=True)
     steps("steps, two targets, learnt from 100 rows", "x32", "two32", 6, 2, "f32", standardize=True, scale_rows=100)
+    classes = [int(r[0] > 0) + int(r[1] > 50) for r in xs]
+    floats, whole = [list(array.array("f", r)) for r in xs], [[round(100 * v) for v in r] for r in xs]
+    save("i32", [v for r in whole for v in r], "i", 6)
+    save("u8", [abs(v) % 256 for r in whole for v in r], "B", 6)
+    for limit in ({}, {"clip": 1.5}):
+        what = "a table and columns of " + (f"{{}}, limited to {limit['clip']}" if limit else "{}")
+        as_table(what.format("doubles"), "x64", "labels", 6, xs, classes, **limit)
+        as_table(what.format("floats, value near 1.7e9"), "x32", "one", 6, floats, one, **limit)
+        as_table(what.format("integers"), "i32", "one", 6, whole, one, **limit)
+        as_table(what.format("bytes"), "u8", "labels", 6, [[abs(v) % 256 for v in r] for r in whole], classes, **limit)
 print("equal")
