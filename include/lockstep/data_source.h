@@ -13,7 +13,7 @@
  *
  * A row is [channels][height][width], bytes (0 … 255), floats or doubles. The *target* of a row is
  * what the model learns to predict for it: a class (an int32_t from 0 to `classes` − 1), or a
- * vector of floats (the field `target_count` says how many). Values and targets are in their own
+ * vector of numbers (the field `target_count` says how many). Values and targets are in their own
  * units: the config's keys data.mean, data.std and data.standardize say how the values of a row are
  * scaled, and with the losses mse, mae, huber and quantile the network learns scaled targets
  * (data.standardize_target).
@@ -48,7 +48,7 @@ typedef struct ls_data_source {
     const char *name; /* name by which the config's data.name selects this source; no name of a
                        * built-in data set; copied */
     int channels, height, width; /* shape of a row */
-    int classes;                 /* number of classes, ≥ 2; 0: the targets are floats */
+    int classes;                 /* number of classes, ≥ 2; 0: the targets are numbers */
     /* Number of training rows, which one epoch visits once each. 0 is allowed if `streamed` is set:
      * the program then trains with ls_trainer_step only, and there are no epochs: a schedule by
      * epochs needs `epoch_steps`, and other rules that depend on the epoch use epoch 1. */
@@ -64,7 +64,7 @@ typedef struct ls_data_source {
      * - values: output buffer [count][channels][height][width], uint8_t, float or double as
      *   `row_type` says
      * - targets: output buffer for the targets, int32_t [count]; or [count][k] if the field
-     *   `target_count` is k > 0, double if `row_type` is LS_ROW_F64, else float
+     *   `target_count` is k > 0, float or double as `target_type` says
      *
      * Returns LS_OK, or a negative status with a message in `err` (status.h, "Callbacks"). The
      * function of the trainer that needed the rows, such as ls_trainer_run, then fails with that
@@ -83,6 +83,10 @@ typedef struct ls_data_source {
     /* With `weighted`: [train_rows] and [test_rows] weights of the rows; NULL: all are 1. They
      * outlive the trainer. ls_trainer_step receives the weights of its rows itself. */
     const float *train_weights, *test_weights;
+    /* Type of the numbers of targets, if `target_count` is above 0: LS_ROW_F32, or LS_ROW_F64 for
+     * those that a float does not hold closely, such as times and amounts of money. They stay
+     * doubles until they are scaled. 0: LS_ROW_F64 if `row_type` is that, else LS_ROW_F32. */
+    ls_row_type target_type;
 } ls_data_source;
 
 #ifdef __cplusplus

@@ -296,7 +296,7 @@ typedef struct ls_step_rows {
     size_t size;          /* sizeof(ls_step_rows) */
     const void *rows;     /* [n][channels][height][width] values of the type row_type */
     const void *targets;  /* int32_t [n] (classes); or [n][k] if the data source's target_count
-                           * is k > 0: double if row_type is LS_ROW_F64, else float */
+                           * is k > 0: float or double, as for its `read` */
     ls_row_type row_type; /* type of the values, that of the data source */
     uint32_t n;           /* number of rows: the config's batch_size or one of options.step_rows */
     /* [n] weights of the rows, 0 or from 1e-9 to 1e9, as the data source's `weighted` explains;

@@ -17,10 +17,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The value of data.clip that init writes for tables: standardised numbers are limited to this many
- * standard deviations. A value further from the mean is nearly always a typing error. The limit is
- * needed because such a value by itself decides the prediction of its row, and changes all weights
- * in training. */
+/* The value of data.clip that init writes for tables and columns of arrays: standardised numbers
+ * are limited to this many standard deviations. A value further from the mean is nearly always a
+ * typing error. The limit is needed because such a value by itself decides the prediction of its
+ * row, and changes all weights in training. */
 enum { CLIP = 10 };
 
 /* Limits of the keys whose values init computes. */
@@ -255,6 +255,8 @@ static void put_arrays(ls_json_writer *w, const ls_inspection *l)
         ls_json_put_string(w, "labels", l->labels == LS_LABELS_VALUES ? "values" : "classes");
     if (l->each)
         ls_json_put_bool(w, "standardize", true);
+    if (l->each && l->height * l->width == 1)
+        ls_json_put_int(w, "clip", CLIP);
     if (l->fills)
         ls_json_put_string(w, "missing", "mean");
     if (l->targets == 1)

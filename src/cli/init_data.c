@@ -44,15 +44,21 @@ static void print_missing(const ls_inspection *l, const cJSON *data, FILE *strea
                 strcmp(missing, "zero") == 0 ? "0" : "their column's mean");
 }
 
+/* Prints the limit of standardised numbers, and ends the line. */
+static void print_clip(const cJSON *data, FILE *stream)
+{
+    const double clip = number_of(data, "clip");
+    if (clip > 0 && is_true(data, "standardize"))
+        fprintf(stream, ", and limited to %g deviations (data.clip)", clip);
+    fputc('\n', stream);
+}
+
 /* Prints how the numbers of a table are scaled. */
 static void print_scaling(const ls_inspection *l, const cJSON *data, FILE *stream)
 {
-    const double clip = number_of(data, "clip");
     fprintf(stream, "  numbers are %sstandardised (data.standardize)",
             is_true(data, "standardize") ? "" : "not ");
-    if (clip > 0)
-        fprintf(stream, ", and limited to %g deviations (data.clip)", clip);
-    fputc('\n', stream);
+    print_clip(data, stream);
     if (l->targets)
         fprintf(stream, "  %s is %s (data.standardize_target)\n", l->target,
                 is_true(data, "standardize_target")
@@ -177,7 +183,8 @@ static void print_moment(const cJSON *data, const char *key, FILE *stream)
 static void print_array_scale(const cJSON *data, const char *part, FILE *stream)
 {
     if (is_true(data, "standardize")) {
-        fprintf(stream, ", each %s standardised (data.standardize)\n", part);
+        fprintf(stream, ", each %s standardised (data.standardize)", part);
+        print_clip(data, stream);
         return;
     }
     fputs(", mean ", stream);

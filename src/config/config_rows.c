@@ -751,9 +751,9 @@ const ls_config_key ls_config_keys[] = {
              "over the training rows; the default is `true` for a `csv` and `false` for "
              "others ([scaling](data.md#scaling))"},
     {"data", "clip", LS_KEY_NUMBER, LS_RECIPE, AT(data_keys.clip), 0, 0, 1e6,
-     .help =
-         "`csv`: standardised numbers are limited to −`clip` … `clip`, so that a single "
-         "extreme value does not dominate a prediction; 0: no limit; the verb `init` writes 10"},
+     .help = "tables, and rows without height and width of arrays and of a program: standardised "
+             "numbers are limited to −`clip` … `clip`, so that a single extreme value does not "
+             "dominate a prediction; 0: no limit; the verb `init` writes 10"},
     {"data", "standardize_target", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.standardize_target),
      .text = "true", FORM(standardize),
      .help = "targets become (target − mean) / deviation, with the losses `mse`, `mae`, "

@@ -780,8 +780,8 @@ static int open_folder(ls_dataset *split[2], const ls_opening *o)
 }
 
 #define KEYS                                                                                       \
-    "x y test_x test_y labels classes missing layout standardize standardize_target target_mean "  \
-    "target_std"
+    "x y test_x test_y labels classes missing layout standardize clip standardize_target "         \
+    "target_mean target_std"
 
 const ls_dataset_kind ls_dataset_npy = {
     {"npy", 0, 0, 0, 0, NULL, KEYS, LS_DATA_ARRAYS}, open_npy, NULL};

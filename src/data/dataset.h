@@ -248,7 +248,9 @@ typedef struct ls_data_keys {
     /* csv: columns of numbers, elsewhere: channels of floats are scaled to (value − mean) /
      * deviation */
     int standardize;
-    double clip;            /* csv: scaled values are limited to −clip … clip; 0: no limit */
+    /* columns of tables, arrays and a program's own rows: scaled values are limited to
+     * −clip … clip; 0: no limit */
+    double clip;
     int standardize_target; /* targets that are values are scaled as well */
     /* Fixed scales: a number, or a list of one for each channel of a row, or for each target; NULL:
      * not set. `mean` and `std` are set only if they are lists of more than four numbers. (Shorter

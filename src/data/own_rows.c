@@ -13,13 +13,18 @@
 
 /* ---- rows in the source's types -------------------------------------------------------------- */
 
-/* Rows and targets in the types of the data source: bytes, floats or doubles; and classes, or
- * floats, or doubles if the values of the rows are doubles. */
+/* Rows and targets in the types of the data source: bytes, floats or doubles; and classes, floats
+ * or doubles. */
 typedef struct raw_rows {
     const ls_data_source *source;
     void *values, *targets;
     size_t rows;
 } raw_rows;
+
+/* Room for rows that were read. NULL: not allocated. */
+typedef struct room {
+    void *values, *targets;
+} room;
 
 static size_t values_of(const ls_data_source *s)
 {
@@ -38,28 +43,45 @@ static size_t row_bytes(const ls_data_source *s)
     return values_of(s) * number_bytes(s);
 }
 
+/* Returns the type of the numbers of targets. */
+static ls_row_type target_type(const ls_data_source *s)
+{
+    if (s->target_type)
+        return s->target_type;
+    return s->row_type == LS_ROW_F64 ? LS_ROW_F64 : LS_ROW_F32;
+}
+
+static bool has_wide_values(const ls_data_source *s)
+{
+    return s->row_type == LS_ROW_F64;
+}
+
+static bool has_wide_targets(const ls_data_source *s)
+{
+    return s->target_count > 0 && target_type(s) == LS_ROW_F64;
+}
+
 static size_t target_bytes(const ls_data_source *s)
 {
-    const size_t number = s->row_type == LS_ROW_F64 ? sizeof(double) : sizeof(float);
+    const size_t number = has_wide_targets(s) ? sizeof(double) : sizeof(float);
     return s->target_count ? (size_t)s->target_count * number : sizeof(int32_t);
 }
 
-static double number_at(const ls_data_source *s, const void *numbers, size_t i)
+static double number_at(const void *numbers, bool wide, size_t i)
 {
-    return s->row_type == LS_ROW_F64 ? ((const double *)numbers)[i]
-                                     : (double)((const float *)numbers)[i];
+    return wide ? ((const double *)numbers)[i] : (double)((const float *)numbers)[i];
 }
 
 static double value_at(const void *of, size_t i)
 {
     const raw_rows *r = of;
-    return number_at(r->source, r->values, i);
+    return number_at(r->values, has_wide_values(r->source), i);
 }
 
 static double target_at(const void *of, size_t i)
 {
     const raw_rows *r = of;
-    return number_at(r->source, r->targets, i);
+    return number_at(r->targets, has_wide_targets(r->source), i);
 }
 
 static const float *weights_of(const ls_data_source *s, int test)
@@ -67,22 +89,34 @@ static const float *weights_of(const ls_data_source *s, int test)
     return test ? s->test_weights : s->train_weights;
 }
 
-/* Allocates room for `rows` rows. The caller frees it with free_rows, also after a failure. */
-static int take_room(raw_rows *out, const ls_data_source *s, size_t rows, const ls_host *host,
+/* Allocates room for `rows` rows: for their values and targets, or, without `all`, for those of the
+ * two that are doubles. The caller frees it with free_room, also after a failure. */
+static int take_room(room *out, const ls_data_source *s, size_t rows, bool all, const ls_host *host,
                      ls_error *err)
 {
-    *out = (raw_rows){.source = s, .rows = rows};
-    out->values = ls_alloc_array(host, rows, row_bytes(s));
-    out->targets = ls_alloc_array(host, rows, target_bytes(s));
-    return out->values && out->targets
+    const bool values = all || has_wide_values(s), targets = all || has_wide_targets(s);
+    *out = (room){0};
+    if (values)
+        out->values = ls_alloc_array(host, rows, row_bytes(s));
+    if (targets)
+        out->targets = ls_alloc_array(host, rows, target_bytes(s));
+    return values == !!out->values && targets == !!out->targets
                ? LS_OK
                : ls_fail(err, LS_ENOMEM, "%.64s: out of memory for %zu rows", s->name, rows);
 }
 
-static void free_rows(raw_rows *r, const ls_host *host)
+static void free_room(room *r, const ls_host *host)
 {
     ls_free(host, r->values);
     ls_free(host, r->targets);
+}
+
+/* Returns rows that are read to `own`, and what has no room there to `values` and `targets`. */
+static raw_rows rows_in(const room *own, const ls_data_source *s, void *values, void *targets,
+                        size_t rows)
+{
+    return (raw_rows){s, own->values ? own->values : values, own->targets ? own->targets : targets,
+                      rows};
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -107,16 +141,16 @@ static int check_labels(const ls_data_source *source, int test, const uint32_t *
 }
 
 static int check_numbers(const ls_data_source *source, int test, const uint32_t *rows,
-                         uint32_t count, const void *numbers, size_t each, const char *what,
-                         ls_error *err)
+                         uint32_t count, const void *numbers, bool wide, size_t each,
+                         const char *what, ls_error *err)
 {
     for (size_t i = 0; i < count * each; i++)
-        if (!isfinite((float)number_at(source, numbers, i)))
+        if (!isfinite((float)number_at(numbers, wide, i)))
             return ls_fail(err, LS_EDATA,
                            "%.64s: row %u of the %s rows: %s %zu is %g; expected finite numbers%s",
                            source->name, (unsigned)rows[i / each], rows_of(test), what, i % each,
-                           number_at(source, numbers, i),
-                           isfinite(number_at(source, numbers, i)) ? " that a float holds" : "");
+                           number_at(numbers, wide, i),
+                           isfinite(number_at(numbers, wide, i)) ? " that a float holds" : "");
     return LS_OK;
 }
 
@@ -143,12 +177,14 @@ static int ask(const ls_data_source *source, int test, const uint32_t *rows, uin
         return ls_fail(err, status, "%.64s: reading rows %u … failed: %.380s", source->name,
                        (unsigned)rows[0], why.text);
     if (source->row_type != LS_ROW_U8)
-        status = check_numbers(source, test, rows, count, images, values_of(source), "value", err);
+        status = check_numbers(source, test, rows, count, images, has_wide_values(source),
+                               values_of(source), "value", err);
     if (status)
         return status;
-    return source->target_count ? check_numbers(source, test, rows, count, targets,
-                                                (size_t)source->target_count, "target", err)
-                                : check_labels(source, test, rows, count, targets, err);
+    return source->target_count
+               ? check_numbers(source, test, rows, count, targets, has_wide_targets(source),
+                               (size_t)source->target_count, "target", err)
+               : check_labels(source, test, rows, count, targets, err);
 }
 
 /* Reads the first rows of a split. */
@@ -181,7 +217,7 @@ static int fail_large(const ls_data_source *s, size_t row, const char *what, siz
 }
 
 /* Converts the values of rows to the floats or bytes that the network reads. `out` may be
- * rows->values, unless these are doubles. */
+ * rows->values, unless these are doubles. The same holds for the targets. */
 static int scale_values(const raw_rows *rows, const ls_prep *prep, void *out, ls_error *err)
 {
     const ls_data_source *s = rows->source;
@@ -252,33 +288,31 @@ static int find_scales(ls_prep *prep, const raw_rows *rows, const ls_opening *o)
 
 /* ---- resident rows --------------------------------------------------------------------------- */
 
-/* Creates a split and reads its rows, into *own if that is set, else into the split itself if they
- * are no doubles. `own` is set for doubles. The caller frees *own with free_rows. */
-static int open_split(ls_resident **out, const ls_dataset_info *info, raw_rows *raw, raw_rows *own,
-                      int test, const ls_opening *o)
+/* Creates a split and reads its rows: doubles, and all of them if `keeps` is set, to *own, and the
+ * others to the split itself. The caller frees *own with free_room. */
+static int open_split(ls_resident **out, const ls_dataset_info *info, raw_rows *raw, room *own,
+                      bool keeps, int test, const ls_opening *o)
 {
     const ls_data_source *s = o->kind->detail;
     int status = ls_resident_create(out, info, o);
     if (status == LS_OK && info->weighted)
         status = ls_resident_take_weights(*out, weights_of(s, test), o->err);
+    if (status == LS_OK)
+        status = take_room(own, s, info->rows, keeps, o->host, o->err);
     if (status)
         return status;
-    *raw = (raw_rows){s, (*out)->images, (*out)->labels, info->rows};
-    if (own) {
-        status = take_room(own, s, info->rows, o->host, o->err);
-        *raw = *own;
-    }
-    return status ? status : ask_first(raw, test, o->err);
+    *raw = rows_in(own, s, (*out)->images, (*out)->labels, info->rows);
+    return ask_first(raw, test, o->err);
 }
 
 /* Opens resident training rows, and their scales. */
 static int open_resident(ls_dataset **out, ls_prep **prep, const ls_dataset_info *info,
                          const ls_opening *o)
 {
-    const ls_data_source *source = o->kind->detail;
     ls_resident *r = NULL;
-    raw_rows raw, own = {0};
-    int status = open_split(&r, info, &raw, source->row_type == LS_ROW_F64 ? &own : NULL, 0, o);
+    raw_rows raw;
+    room own = {0};
+    int status = open_split(&r, info, &raw, &own, false, 0, o);
     if (r)
         *out = &r->base;
     if (status == LS_OK)
@@ -289,7 +323,7 @@ static int open_resident(ls_dataset **out, ls_prep **prep, const ls_dataset_info
         r->base.info.prep = *prep = r->prep;
         status = scale_rows(&raw, r->prep, r->images, r->labels, o->err);
     }
-    free_rows(&own, o->host);
+    free_room(&own, o->host);
     return status;
 }
 
@@ -301,7 +335,7 @@ typedef struct streamed {
     const ls_data_source *source;
     const ls_host *host;
     ls_prep *prep;        /* base.info.prep; NULL: nothing is scaled */
-    raw_rows room;        /* [CHUNK] rows of doubles that were read; otherwise not allocated */
+    room room;            /* [CHUNK] values and targets that were read, if they are doubles */
     bool learns;          /* the scales are learnt */
     bool values, targets; /* which scales are learnt */
     long most;            /* number of rows from which the scales are learnt */
@@ -309,7 +343,7 @@ typedef struct streamed {
     long rows_before;     /* prep->scale_rows before the last change */
     /* Test rows, which are scaled again when the scales have changed. */
     ls_resident *test; /* NULL: the scales do not change */
-    raw_rows test_rows;
+    room test_rows;
     bool test_is_old;
 } streamed;
 
@@ -320,10 +354,10 @@ static int streamed_read(const ls_dataset *ds, const uint32_t *rows, uint32_t co
     const size_t each = ls_dataset_image_bytes(ds), target = ls_dataset_target_bytes(ds);
     int status = LS_OK;
     for (uint32_t done = 0; status == LS_OK && done < count;) {
-        const uint32_t n = !s->room.values || count - done < CHUNK ? count - done : CHUNK;
+        const bool chunks = s->room.values || s->room.targets;
+        const uint32_t n = !chunks || count - done < CHUNK ? count - done : CHUNK;
         char *out = (char *)images + done * each, *out_targets = (char *)targets + done * target;
-        const raw_rows raw = {s->source, s->room.values ? s->room.values : out,
-                              s->room.targets ? s->room.targets : out_targets, n};
+        const raw_rows raw = rows_in(&s->room, s->source, out, out_targets, n);
         status = ask(s->source, 0, rows + done, n, raw.values, raw.targets, err);
         if (status == LS_OK)
             status = scale_rows(&raw, s->prep, out, out_targets, err);
@@ -335,8 +369,8 @@ static int streamed_read(const ls_dataset *ds, const uint32_t *rows, uint32_t co
 static void streamed_close(ls_dataset *ds)
 {
     streamed *s = (streamed *)ds;
-    free_rows(&s->room, s->host);
-    free_rows(&s->test_rows, s->host);
+    free_room(&s->room, s->host);
+    free_room(&s->test_rows, s->host);
     ls_free(s->host, s->before);
     ls_prep_free(s->prep);
     ls_free(s->host, s);
@@ -350,7 +384,7 @@ static const ls_dataset_ops streamed_ops = {
 static int find_streamed_scales(streamed *s, const ls_opening *o)
 {
     const ls_data_keys *k = &o->spec->keys;
-    raw_rows first = {.source = s->source};
+    room read = {0};
     s->values = k->standardize;
     s->targets =
         s->base.info.targets > 0 && k->standardize_target && !k->target_mean && !k->target_std;
@@ -359,17 +393,18 @@ static int find_streamed_scales(streamed *s, const ls_opening *o)
     const size_t rows = s->base.info.rows < (size_t)s->most ? s->base.info.rows : (size_t)s->most;
     int status = LS_OK;
     if (s->learns && rows > 0)
-        status = take_room(&first, s->source, rows, o->host, o->err);
+        status = take_room(&read, s->source, rows, true, o->host, o->err);
+    raw_rows first = rows_in(&read, s->source, NULL, NULL, s->learns ? rows : 0);
     if (status == LS_OK && first.rows > 0)
         status = ask_first(&first, 0, o->err);
     if (status == LS_OK)
         status = find_scales(s->prep, &first, o);
     s->prep->scale_rows = (long)first.rows;
-    free_rows(&first, o->host);
+    free_room(&read, o->host);
     if (status || first.rows > 0)
         return status;
-    s->prep->wide = s->prep->scales && s->source->row_type == LS_ROW_F64;
-    s->prep->target_wide = s->prep->targets && s->source->row_type == LS_ROW_F64;
+    s->prep->wide = s->prep->scales && has_wide_values(s->source);
+    s->prep->target_wide = s->prep->targets && has_wide_targets(s->source);
     return LS_OK;
 }
 
@@ -383,9 +418,8 @@ static int open_streamed(ls_dataset **out, ls_prep **prep, const ls_dataset_info
     s->source = source;
     s->host = o->host;
     *out = &s->base;
-    int status = source->row_type == LS_ROW_F64 && source->train_rows > 0
-                     ? take_room(&s->room, source, CHUNK, o->host, o->err)
-                     : LS_OK;
+    int status =
+        source->train_rows > 0 ? take_room(&s->room, source, CHUNK, false, o->host, o->err) : LS_OK;
     if (status == LS_OK)
         status = create_prep(&s->prep, info, o);
     if (status || !s->prep)
@@ -419,13 +453,12 @@ static bool observes(const streamed *s)
 static int open_test(ls_dataset *split[2], const ls_dataset_info *info, const ls_prep *prep,
                      const ls_opening *o)
 {
-    const ls_data_source *source = o->kind->detail;
     ls_resident *r = NULL;
-    raw_rows raw, own = {0};
+    raw_rows raw;
+    room own = {0};
     streamed *s = streamed_of(split[0]);
     const bool keeps = observes(s) && info->rows > 0;
-    int status =
-        open_split(&r, info, &raw, keeps || source->row_type == LS_ROW_F64 ? &own : NULL, 1, o);
+    int status = open_split(&r, info, &raw, &own, keeps, 1, o);
     if (r)
         split[1] = &r->base;
     if (status == LS_OK)
@@ -435,7 +468,7 @@ static int open_test(ls_dataset *split[2], const ls_dataset_info *info, const ls
         s->test_rows = own;
         return LS_OK;
     }
-    free_rows(&own, o->host);
+    free_room(&own, o->host);
     return status;
 }
 
@@ -445,7 +478,8 @@ int ls_own_rows_scale_test(ls_dataset *train, bool *changed, ls_error *err)
     *changed = s && s->test && s->test_is_old;
     if (!*changed)
         return LS_OK;
-    int status = scale_rows(&s->test_rows, s->prep, s->test->images, s->test->labels, err);
+    const raw_rows raw = rows_in(&s->test_rows, s->source, NULL, NULL, s->test->base.info.rows);
+    int status = scale_rows(&raw, s->prep, s->test->images, s->test->labels, err);
     s->test_is_old = status != LS_OK;
     return status;
 }
@@ -473,6 +507,13 @@ static int check(const ls_data_source *s, const ls_opening *o)
                        "%.64s: ls_data_source.row_type is %d%s; set it to LS_ROW_U8, LS_ROW_F32 or "
                        "LS_ROW_F64",
                        s->name, (int)s->row_type, s->row_type == 0 ? ", which is no type" : "");
+    const bool known =
+        !s->target_type || s->target_type == LS_ROW_F32 || s->target_type == LS_ROW_F64;
+    if (!known || (s->target_type && s->target_count == 0))
+        return ls_fail(err, LS_EINVAL, "%.64s: ls_data_source.target_type is %d; %s", s->name,
+                       (int)s->target_type,
+                       known ? "leave it 0: the targets are classes (int32_t)"
+                             : "set it to LS_ROW_F32 or LS_ROW_F64");
     if (s->train_rows == 0 && !s->streamed)
         return ls_fail(err, LS_EINVAL,
                        "%.64s: train_rows is 0; set it, or `streamed` to train by "
@@ -540,6 +581,11 @@ const float *ls_own_rows_weights(const ls_dataset *train)
 ls_row_type ls_own_rows_type(const ls_dataset *train)
 {
     return streamed_of(train)->source->row_type;
+}
+
+ls_row_type ls_own_rows_target_type(const ls_dataset *train)
+{
+    return target_type(streamed_of(train)->source);
 }
 
 /* Copies the scales to s->before, or back. */

@@ -11,7 +11,7 @@
 #include "data/kinds.h"
 
 /* Keys below `data` for a program's own rows, in the form of ls_dataset_about.keys. */
-#define LS_OWN_ROWS_KEYS "standardize standardize_target target_mean target_std scale_rows"
+#define LS_OWN_ROWS_KEYS "standardize clip standardize_target target_mean target_std scale_rows"
 
 /* Opener of a data source, which is o->kind->detail. */
 int ls_own_rows_open(ls_dataset *split[2], const ls_opening *o);
@@ -24,6 +24,8 @@ bool ls_own_rows_learn(const ls_dataset *train);
 const float *ls_own_rows_weights(const ls_dataset *train);
 /* Returns the type of the caller's rows. `train` is streamed. */
 ls_row_type ls_own_rows_type(const ls_dataset *train);
+/* Returns the type of the numbers of the caller's targets. `train` is streamed. */
+ls_row_type ls_own_rows_target_type(const ls_dataset *train);
 /* Learns from `n` rows of ls_trainer_step, unless enough rows were learnt from. `rows` and
  * `targets` have the types of the data source. Returns whether the scales have changed. */
 bool ls_own_rows_observe(ls_dataset *train, const void *rows, const void *targets, uint32_t n);

@@ -120,6 +120,12 @@ int ls_scale_check(const ls_dataset_info *info, const ls_opening *o)
     const ls_data_keys *k = &o->spec->keys;
     const bool fixed = k->mean || k->std;
     const char *key = k->mean ? "data.mean" : k->std ? "data.std" : "data.standardize";
+    if (k->clip > 0 && info->height * info->width > 1)
+        return ls_dataset_refuse(
+            o, "data.clip",
+            "applies to rows without height and width, but the rows are %d×%d×%d; "
+            "remove it",
+            info->channels, info->height, info->width);
     if (ls_scales_values(k) && info->row_type == LS_ROW_U8)
         return ls_dataset_refuse(o, key,
                                  fixed ? "expected 1 to 4 numbers for rows of bytes; give floats "
@@ -201,7 +207,10 @@ int ls_scale_values(ls_prep *prep, const ls_measured_numbers *n, const ls_openin
 {
     const ls_data_keys *k = &o->spec->keys;
     const scale s = {k->mean, k->std, "data.mean", &prep->wide, INFINITY, ls_prep_scale_values};
-    return ls_scales_values(k) ? find(&s, prep, n, o) : LS_OK;
+    if (!ls_scales_values(k))
+        return LS_OK;
+    prep->clip = k->clip;
+    return find(&s, prep, n, o);
 }
 
 int ls_scale_targets(ls_prep *prep, const ls_measured_numbers *n, const ls_opening *o)

@@ -37,11 +37,13 @@ int ls_scale_fixed(double *mean, double *deviation, int count, const cJSON *mean
                    const cJSON *std_node, const char *key, const ls_opening *o);
 
 /* Checks that the rows that `info` describes can have the scale of their values for which the
- * config asks. Errors: LS_ECONFIG. */
+ * config asks, and the limit data.clip, which rows with height or width do not have. Errors:
+ * LS_ECONFIG. */
 int ls_scale_check(const ls_dataset_info *info, const ls_opening *o);
 /* Sets the scale of the values of training rows in `prep`, if the config asks for one: the fixed
  * one of data.mean and data.std, or with data.standardize that of `numbers`, whose scales are those
- * of the channels. Logs which of these are constant (prep.h). Errors: LS_ECONFIG, LS_ENOMEM. */
+ * of the channels. Sets the limit data.clip of scaled values. Logs which scales are constant
+ * (prep.h). Errors: LS_ECONFIG, LS_ENOMEM. */
 int ls_scale_values(ls_prep *prep, const ls_measured_numbers *numbers, const ls_opening *o);
 /* Does the same for the targets, with data.target_mean, data.target_std and
  * data.standardize_target. The scales are those of the targets. */

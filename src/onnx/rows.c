@@ -78,20 +78,20 @@ static void fill(ls_onnx_file *f, ls_onnx_tensor *x, const char *constant, bool 
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* The operations that scale the numbers of a table, in this order, and the names of their
- * constants. */
+/* The operations that scale numbers, in this order, and the names of their constants for the
+ * columns of a table and for the values of an array. */
 static const struct {
-    const char *op, *constant;
-} steps[] = {{"Sub", "column_mean:by"},
-             {"Div", "column_deviation:by"},
-             {"Max", "column_least:by"},
-             {"Min", "column_most:by"}};
+    const char *op, *of_columns, *of_values;
+} steps[] = {{"Sub", "column_mean:by", "value_mean:by"},
+             {"Div", "column_deviation:by", "value_deviation:by"},
+             {"Max", "column_least:by", "value_least:by"},
+             {"Min", "column_most:by", "value_most:by"}};
 
-/* Returns the constant of operation number `step` of `steps` for a column. */
-static double constant_of(const ls_prep_column *c, int step)
+/* Returns the constant of operation number `step` of `steps`. */
+static double constant_of(int step, double mean, double deviation, double clip)
 {
-    const double most = c->clip > 0 ? c->clip : DBL_MAX;
-    return step == 0 ? c->mean : step == 1 ? c->deviation : step == 2 ? -most : most;
+    const double most = clip > 0 ? clip : DBL_MAX;
+    return step == 0 ? mean : step == 1 ? ls_prep_divisor(deviation) : step == 2 ? -most : most;
 }
 
 /* Returns whether a column's numbers need doubles. All columns are then concatenated as doubles. */
@@ -164,13 +164,13 @@ static void scale_table(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x)
         refuse_large(f, x);
     if (clips)
         keep_nan(f, x);
-    for (int step = 0; step < 4; step++) {
-        if (step < 2 ? !scales : !clips)
-            continue;
-        for (int i = 0; i < p->features; i++)
-            ls_onnx_put_double(f, constant_of(ls_prep_feature(p, i), step));
-        ls_onnx_put_tensor(f, steps[step].constant, LS_ONNX_DOUBLE, dim, 2);
-        apply(f, x, steps[step].op, steps[step].constant);
+    for (int step = scales ? 0 : 2; step < (clips ? 4 : 2); step++) {
+        for (int i = 0; i < p->features; i++) {
+            const ls_prep_column *c = ls_prep_feature(p, i);
+            ls_onnx_put_double(f, constant_of(step, c->mean, c->deviation, c->clip));
+        }
+        ls_onnx_put_tensor(f, steps[step].of_columns, LS_ONNX_DOUBLE, dim, 2);
+        apply(f, x, steps[step].op, steps[step].of_columns);
     }
     if (clips)
         apply(f, x, "Add", KEPT);
@@ -390,7 +390,7 @@ static bool is_wide(const ls_onnx_desc *d)
     return table_of(d) ? has_wide(table_of(d)) : d->prep && d->prep->wide;
 }
 
-/* Adds the nodes that scale the channels of an array. They compute in double, as prep.c does. */
+/* Adds the nodes that scale the values of an array. They compute in double, as prep.c does. */
 static void scale_array(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x, bool wide)
 {
     const int dim[4] = {1, p->scales, 1, 1};
@@ -398,14 +398,16 @@ static void scale_array(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x, bo
         refuse_large(f, x);
     else
         cast(f, x, LS_ONNX_DOUBLE);
-    for (int i = 0; i < p->scales; i++)
-        ls_onnx_put_double(f, p->mean[i]);
-    ls_onnx_put_tensor(f, "value_mean:by", LS_ONNX_DOUBLE, dim, x->rank);
-    for (int i = 0; i < p->scales; i++)
-        ls_onnx_put_double(f, ls_prep_divisor(p->deviation[i]));
-    ls_onnx_put_tensor(f, "value_deviation:by", LS_ONNX_DOUBLE, dim, x->rank);
-    apply(f, x, "Sub", "value_mean:by");
-    apply(f, x, "Div", "value_deviation:by");
+    if (p->clip > 0)
+        keep_nan(f, x);
+    for (int step = 0; step < (p->clip > 0 ? 4 : 2); step++) {
+        for (int i = 0; i < p->scales; i++)
+            ls_onnx_put_double(f, constant_of(step, p->mean[i], p->deviation[i], p->clip));
+        ls_onnx_put_tensor(f, steps[step].of_values, LS_ONNX_DOUBLE, dim, x->rank);
+        apply(f, x, steps[step].op, steps[step].of_values);
+    }
+    if (p->clip > 0)
+        apply(f, x, "Add", KEPT);
     cast(f, x, LS_ONNX_FLOAT);
 }
 

@@ -297,12 +297,17 @@ int ls_prep_level(const ls_prep_column *c, const char *text)
     return at;
 }
 
+/* Limits a scaled number to −clip … clip. 0: no limit. */
+static double limited(double scaled, double clip)
+{
+    return clip > 0 ? fmin(fmax(scaled, -clip), clip) : scaled;
+}
+
 bool ls_prep_number(const ls_prep_column *c, double raw, float *ready)
 {
     const bool missing = !isfinite(raw);
     const double v = missing ? c->missing : c->wide ? raw : (double)(float)raw;
-    const double scaled = (v - c->mean) / c->deviation;
-    *ready = (float)(!c->scaled ? v : c->clip > 0 ? fmin(fmax(scaled, -c->clip), c->clip) : scaled);
+    *ready = (float)(c->scaled ? limited((v - c->mean) / c->deviation, c->clip) : v);
     return missing ? c->allows_missing : isfinite((float)raw) && isfinite(*ready);
 }
 
@@ -537,7 +542,7 @@ bool ls_prep_value(const ls_prep *p, double raw, size_t i, size_t count, float *
     if (p && p->scales > 0) {
         const size_t k = i / (count / (size_t)p->scales);
         v = p->wide ? v : (double)(float)v;
-        v = (v - p->mean[k]) / ls_prep_divisor(p->deviation[k]);
+        v = limited((v - p->mean[k]) / ls_prep_divisor(p->deviation[k]), p->clip);
     }
     *ready = (float)v;
     return held && isfinite(*ready);

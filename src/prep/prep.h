@@ -20,6 +20,8 @@
  *      "interpolation": "bilinear"}
  *     {"version": 2, "rows": "array", "type": "f32", "divisor": 1, "layout": "channels_last",
  *      "missing": 0}
+ *     {"version": 7, "rows": "array", "type": "f64", "divisor": 1, "mean": [4207.1, 6.5],
+ *      "deviation": [803.4, 3.4], "clip": 10}
  *
  * `compare` (and `target_compare`, for the classes) says how levels are compared (prep/level.h):
  * "codes" or "digits". Columns without codes and without numbers of 16 or more digits do not have
@@ -73,8 +75,10 @@
  * replaced. If the description of an array has `mean` and `deviation`, lists with a number for each
  * channel of a row, each value becomes (value − mean) / deviation of its channel. (Each feature of
  * a row without height and width is a channel.) `scale_type` "f64": the values are doubles until
- * they are scaled. `scale_rows` is the number of streamed rows from which means and deviations
- * were learnt. A deviation of 0, of rows that were all equal so far, counts as 1.
+ * they are scaled. Values that `clip` limits are those of rows without height and width; a
+ * description of an array with it has version 7. `scale_rows` is the number of streamed rows from
+ * which means and deviations were learnt. A deviation of 0, of rows that were all equal so far,
+ * counts as 1.
  *
  * The deviation of a *constant* column or channel, of which all training rows had the same number
  * or none, is infinite, null in the description: the network reads 0, also for another number in
@@ -194,6 +198,7 @@ typedef struct ls_prep {
     int scales;               /* number of channels; 0: the values are not scaled */
     double *mean, *deviation; /* [scales], in one allocation; NULL if 0; INFINITY: constant */
     bool wide;                /* the values are doubles until they are scaled */
+    double clip;              /* scaled values are limited to −clip … clip; 0: no limit */
 } ls_prep;
 
 /* ---- creating -------------------------------------------------------------------------------- */

@@ -20,7 +20,8 @@ enum {
     WITH_RESIZE = 4,
     WITH_CONSTANTS = 5,
     WITH_WHITE = 6,
-    NEWEST_VERSION = 6
+    WITH_CLIP = 7,
+    NEWEST_VERSION = 7
 };
 
 static const char *const kinds[] = {"array", "table", "images", NULL};
@@ -133,6 +134,8 @@ static void write_array(ls_json_writer *w, const ls_prep *p)
     }
     if (p->wide)
         ls_json_put_string(w, "scale_type", widths[1]);
+    if (p->clip > 0)
+        ls_json_put_double(w, "clip", p->clip);
     if (p->fills == 1)
         ls_json_put_float(w, "missing", p->fill[0]);
     if (p->fills <= 1)
@@ -186,7 +189,8 @@ void ls_prep_write(ls_json_writer *w, const char *key, const ls_prep *p)
 {
     ls_json_open_object(w, key);
     ls_json_put_int(w, "version",
-                    p->white           ? WITH_WHITE
+                    p->clip > 0        ? WITH_CLIP
+                    : p->white         ? WITH_WHITE
                     : has_constants(p) ? WITH_CONSTANTS
                     : p->resize.height ? WITH_RESIZE
                     : has_dates(p)     ? WITH_DATES
@@ -505,15 +509,17 @@ static int read_scale(const reader *r, ls_fields *f, const char *const keys[2], 
     return status;
 }
 
-/* Reads the scale of the values of a row. Returns LS_ENOMEM, or LS_OK after a failure that `f`
- * has. */
+/* Reads the scale of the values of a row, and their limit. Returns LS_ENOMEM, or LS_OK after a
+ * failure that `f` has. */
 static int read_values(const reader *r, ls_fields *f)
 {
     static const char *const keys[2] = {"mean", "deviation"};
     static const int narrow = 0;
+    static const double none = 0;
     int width = narrow;
     ls_field_choice(f, "scale_type", widths, &narrow, &width);
     r->prep->wide = width == 1;
+    const bool clips = ls_field_double(f, "clip", 0, 1e6, &none, &r->prep->clip);
     int status = read_scale(r, f, keys, r->input, ls_prep_scale_values);
     const int n = r->prep->scales;
     if (status == LS_OK && n && (!r->floats || r->input % (size_t)n != 0))
@@ -521,11 +527,15 @@ static int read_values(const reader *r, ls_fields *f)
                        "expected \"mean\" only if the input is floats, with a number for each "
                        "channel of a row of %zu, found %d",
                        r->input, n);
+    if (status == LS_OK && clips && (size_t)n != r->input)
+        ls_fields_fail(
+            f, NULL, "expected \"clip\" only beside a \"mean\" for each of the %zu values of a row",
+            r->input);
     return status;
 }
 
 /* Reads the keys of the description of an array: "type" (ls_prep.type), "divisor", "layout",
- * "missing", and its scale. */
+ * "missing", and its scale with "clip". */
 static int read_array(const reader *r, ls_fields *f)
 {
     static const char *const none = "";

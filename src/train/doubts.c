@@ -84,7 +84,7 @@ static void log_scaling(const checked_data *d)
 {
     const ls_prep *p = d->info->prep;
     int scaled = 0;
-    double clip = 0;
+    double clip = p ? p->clip : 0;
     for (int i = 0; p && i < p->columns; i++) {
         scaled += p->column[i].scaled;
         clip = fmax(clip, p->column[i].clip);

@@ -71,10 +71,11 @@ static bool rows_are_prepared(const ls_trainer *t, uint32_t n)
     return prepared && n > 0;
 }
 
-/* Checks numbers of the caller, which are doubles if `wide` is set, and else floats. */
-static int check_numbers(const void *numbers, bool wide, size_t n, size_t each, const char *what,
-                         ls_error *err)
+/* Checks numbers of the caller, floats or doubles. */
+static int check_numbers(const void *numbers, ls_row_type type, size_t n, size_t each,
+                         const char *what, ls_error *err)
 {
+    const bool wide = type == LS_ROW_F64;
     for (size_t i = 0; i < n * each; i++) {
         const double v = wide ? ((const double *)numbers)[i] : (double)((const float *)numbers)[i];
         if (!isfinite((float)v))
@@ -114,13 +115,13 @@ static int check_rows(const ls_trainer *t, const ls_step_rows *r, ls_error *err)
 {
     const ls_gather *g = &t->config.preprocessing;
     const size_t values = ls_engine_feed(t->engine)->image_bytes / sizeof(float);
-    const bool wide = r->row_type == LS_ROW_F64;
     int status = check_type(t, r, err);
     if (status == LS_OK && g->floats)
-        status = check_numbers(r->rows, wide, r->n, values, "value", err);
+        status = check_numbers(r->rows, r->row_type, r->n, values, "value", err);
     if (status)
         return status;
-    return g->targets ? check_numbers(r->targets, wide, r->n, (size_t)g->targets, "target", err)
+    return g->targets ? check_numbers(r->targets, ls_own_rows_target_type(t->data[LS_TRAIN]), r->n,
+                                      (size_t)g->targets, "target", err)
                       : check_labels(t, r->targets, r->n, err);
 }
 

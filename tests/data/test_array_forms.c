@@ -445,6 +445,54 @@ static void constant_columns_are_left_out(void **state)
     }
 }
 
+/* Columns of each type are limited after they are scaled, in test rows too. Numbers that are not
+ * scaled are not limited, and rows with height and width have no limit. */
+static void columns_are_limited_after_they_are_scaled(void **state)
+{
+    scratch *s = *state;
+    static const struct {
+        const char *type;
+        size_t bytes;
+    } types[] = {{"<f8", 8}, {"<f4", 4}, {"<i4", 4}, {"|u1", 1}};
+    static const uint8_t byte[3] = {2, 4, 9};
+    static const int32_t whole[3] = {2, 4, 9};
+    static const float real[3] = {2, 4, 9};
+    static const double wide[3] = {2, 4, 9};
+    static const void *const numbers[] = {wide, real, whole, byte};
+    static const int64_t y[2] = {0, 1};
+    bytes_put(s, "y.npy", npy("<i8", "(2,)", y, sizeof y));
+    bytes_put(s, "ty.npy", npy("<i8", "(1,)", y, 8));
+    for (int i = 0; i < 4; i++) {
+        ls_dataset *split[2];
+        ls_data_keys keys = {.x = "x.npy", .y = "y.npy", .test_x = "tx.npy", .test_y = "ty.npy"};
+        keys.standardize = 1; /* 2 and 4 have mean 3 and deviation 1 */
+        keys.clip = 0.75;
+        bytes_put(s, "x.npy", npy(types[i].type, "(2, 1)", numbers[i], 2 * types[i].bytes));
+        bytes_put(s, "tx.npy",
+                  npy(types[i].type, "(1, 1)", (const char *)numbers[i] + 2 * types[i].bytes,
+                      types[i].bytes));
+        opens(s->directory, keys, split);
+        const float *row = ls_dataset_resident(split[0]).values;
+        assert_true(row[0] == -0.75f && row[1] == 0.75f);
+        assert_true(ls_dataset_resident(split[1]).values[0] == 0.75f);
+        assert_true(ls_dataset_describe(split[0])->prep->clip == 0.75);
+        close_splits(split);
+        if (i == 3)
+            break; /* bytes that are not standardised are pixels */
+        keys.standardize = 0;
+        opens(s->directory, keys, split);
+        assert_true(ls_dataset_resident(split[1]).values[0] == 9);
+        assert_true(ls_dataset_describe(split[0])->prep->clip == 0);
+        close_splits(split);
+    }
+    ls_data_keys keys = {.x = "x.npy", .y = "y.npy", .standardize = 1, .clip = 3};
+    bytes_put(s, "x.npy", npy("<f4", "(1, 1, 3)", real, sizeof real));
+    bytes_put(s, "y.npy", npy("<i8", "(1,)", y, 8));
+    refuses(
+        s->directory, keys, LS_ECONFIG,
+        "data.clip: applies to rows without height and width, but the rows are 1×1×3; remove it");
+}
+
 LS_TESTS(data_array_forms, "unit")
 {
     const struct CMUnitTest tests[] = {
@@ -456,6 +504,7 @@ LS_TESTS(data_array_forms, "unit")
         IN_SCRATCH(labels_from_1_on_are_called_by_their_numbers),
         IN_SCRATCH(floats_that_are_labels_are_classes),
         IN_SCRATCH(constant_columns_are_left_out),
+        IN_SCRATCH(columns_are_limited_after_they_are_scaled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,9 +30,14 @@ static float value_of(uint32_t row, int column)
 static void put_target(const story *s, void *targets, uint32_t at, uint32_t row)
 {
     const int bad = s->bad_target && (int)row == s->row;
-    for (int k = 0; k < s->source.target_count; k++)
-        ((float *)targets)[(size_t)at * TARGETS + (size_t)k] =
-            bad && k == s->column ? (float)s->bad : -value_of(row, k);
+    for (int k = 0; k < s->source.target_count; k++) {
+        const size_t i = (size_t)at * TARGETS + (size_t)k;
+        const double target = bad && k == s->column ? s->bad : -(double)value_of(row, k);
+        if (s->source.target_type == LS_ROW_F64)
+            ((double *)targets)[i] = target;
+        else
+            ((float *)targets)[i] = (float)target;
+    }
     if (s->source.target_count == 0)
         ((int32_t *)targets)[at] = bad ? (int32_t)s->bad : (int32_t)row;
 }
@@ -103,13 +108,15 @@ static void check_row(const story *s, uint32_t row, const void *values, const vo
 static void rows_and_targets_come_as_the_callback_gave_them(void **state)
 {
     (void)state;
-    for (int form = 0; form < 8; form++) {
+    for (int form = 0; form < 16; form++) {
         ls_dataset *split[2];
         ls_error err;
         float values[2][WIDTH], targets[2][TARGETS];
         const uint32_t rows[2] = {ROWS - 1, 7};
         story s = of(form & 1 ? LS_ROW_F32 : LS_ROW_U8, form & 2 ? TARGETS : 0);
-        s.source.streamed = form >> 2;
+        s.source.streamed = form >> 2 & 1;
+        if (form & 2)
+            s.source.target_type = form & 8 ? LS_ROW_F64 : LS_ROW_F32;
         assert_int_equal(open_it(&s, split, &err), LS_OK);
         const size_t bytes = ls_dataset_image_bytes(split[0]);
         const size_t target = ls_dataset_target_bytes(split[0]);
@@ -150,6 +157,11 @@ static void what_is_not_finite_or_no_class_is_refused_by_row_and_place(void **st
     s.bad = -(double)INFINITY;
     refuses(s, LS_EDATA,
             "mine: row 300 of the training rows: target 1 is -inf; expected finite numbers");
+    s.source.target_type = LS_ROW_F64;
+    s.bad = 1e39;
+    refuses(s, LS_EDATA,
+            "mine: row 300 of the training rows: target 1 is 1e+39; expected finite numbers that a "
+            "float holds");
     s = of(LS_ROW_U8, 0);
     s.bad_target = 1;
     s.row = 599;
@@ -179,6 +191,14 @@ static void a_source_has_classes_or_targets(void **state)
     refuses(s, LS_EINVAL,
             "mine: ls_data_source.row_type is 0, which is no type; set it to LS_ROW_U8, LS_ROW_F32 "
             "or LS_ROW_F64");
+    s = of(LS_ROW_U8, TARGETS);
+    s.source.target_type = LS_ROW_U8;
+    refuses(s, LS_EINVAL,
+            "mine: ls_data_source.target_type is 1; set it to LS_ROW_F32 or LS_ROW_F64");
+    s = of(LS_ROW_U8, 0);
+    s.source.target_type = LS_ROW_F64;
+    refuses(s, LS_EINVAL,
+            "mine: ls_data_source.target_type is 3; leave it 0: the targets are classes (int32_t)");
 }
 
 LS_TESTS(data_source, "unit")

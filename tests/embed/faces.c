@@ -4,7 +4,8 @@
  *
  * faces CONFIG rows HOW X Y ROWS FEATURES TARGETS CLASSES TYPE [KEY=VALUE …]: trains on rows of the
  * program's own, a data source called "mine". X and Y are files with the numbers, without a header:
- * TYPE u8, f32 or f64; targets f32, or f64 if TYPE is f64; classes int32. HOW:
+ * TYPE u8, f32 or f64, for the rows; targets f32, or f64 if TYPE is f64 or ends with ":f64";
+ * classes int32. HOW:
  *
  *     resident   ls_trainer_run, rows in memory
  *     streamed   ls_trainer_run, rows that are read before their step
@@ -54,9 +55,10 @@ static void open_rows(own *o, char **a)
 {
     const size_t rows = (size_t)atol(a[3]), features = (size_t)atol(a[4]);
     const int targets = atoi(a[5]);
-    const size_t number = strcmp(a[7], "u8") == 0 ? 1 : strcmp(a[7], "f32") == 0 ? 4 : 8;
+    const size_t number = a[7][0] == 'u' ? 1 : a[7][1] == '3' ? 4 : 8;
+    const int wide = strchr(a[7], ':') != NULL;
     o->row = features * number;
-    o->target = targets ? (size_t)targets * (number == 8 ? 8 : 4) : 4;
+    o->target = targets ? (size_t)targets * (number == 8 || wide ? 8 : 4) : 4;
     o->x = load(a[1], rows * o->row);
     o->y = load(a[2], rows * o->target);
     o->source = (ls_data_source){
@@ -74,6 +76,7 @@ static void open_rows(own *o, char **a)
         .row_type = number == 1   ? LS_ROW_U8
                     : number == 4 ? LS_ROW_F32
                                   : LS_ROW_F64,
+        .target_type = wide ? LS_ROW_F64 : (ls_row_type)0,
     };
     if (strcmp(a[0], "steps") == 0 || strcmp(a[0], "again") == 0) {
         o->source.train_rows = 0;
@@ -168,7 +171,7 @@ int main(int argc, char **argv)
     else if (status == LS_OK)
         status = ls_trainer_run(t, &err);
     if (status == LS_OK && o.source.test_rows > 0 && o.source.target_count == 1 &&
-        o.source.row_type == LS_ROW_F32)
+        o.source.row_type == LS_ROW_F32 && !o.source.target_type)
         status = check_loss(t, &o, &err);
     if (status == LS_OK)
         status = ls_trainer_save(t, "faces.safetensors", &err);

@@ -36,14 +36,15 @@ def weights_of(run_dir):
 
 
 def save(name, numbers, code, width):
-    """Writes numbers as an .npy file and as a file without a header. `width` 0: one dimension."""
+    """Writes numbers as an .npy file and as a file without a header, in which integers of 64 bits are doubles. `width`
+    0: one dimension."""
     raw = array.array(code, numbers).tobytes()
-    kind = {"B": "|u1", "f": "<f4", "d": "<f8", "i": "<i4"}[code]
+    kind = {"B": "|u1", "f": "<f4", "d": "<f8", "i": "<i4", "q": "<i8"}[code]
     shape = f"({ROWS}, {width})" if width else f"({ROWS},)"
     head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}"
     head += " " * (-(len(head) + 11) % 64) + "\n"
     pathlib.Path(name + ".npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + raw)
-    pathlib.Path(name + ".raw").write_bytes(raw)
+    pathlib.Path(name + ".raw").write_bytes(array.array("d", numbers).tobytes() if code == "q" else raw)
 
 
 def config(data, outputs=None, **more):
@@ -83,8 +84,9 @@ def by_ctypes(settings, rows=None):
     options.config_text = json.dumps({**settings, "run_dir": ""}).encode()
     if rows:
         x, y, features, targets, classes, kind = rows
+        kind, _, wanted_kind = kind.partition(":")
         size = {"u8": 1, "f32": 4, "f64": 8}[kind]
-        sizes = (features * size, targets * (8 if size == 8 else 4) or 4)
+        sizes = (features * size, targets * (8 if size == 8 or wanted_kind else 4) or 4)
         data = [pathlib.Path(n + ".raw").read_bytes() for n in (x, y)]
 
         def read(user, test, index, count, values, wanted, error):
@@ -96,7 +98,8 @@ def by_ctypes(settings, rows=None):
         callback = L.READ(read)
         source = L.data_source(size=ctypes.sizeof(L.data_source), name=b"mine", channels=features, height=1, width=1,
                                classes=classes, train_rows=ROWS, read=callback,
-                               row_type={"u8": 1, "f32": 2, "f64": 3}[kind], target_count=targets)
+                               row_type={"u8": 1, "f32": 2, "f64": 3}[kind], target_count=targets,
+                               target_type=3 if wanted_kind else 0)
         options.sources, options.source_count = (ctypes.POINTER(L.data_source) * 1)(ctypes.pointer(source)), 1
     handle = ctypes.c_void_p()
     L.call("ls_trainer_open", ctypes.byref(handle), ctypes.byref(options))
@@ -175,10 +178,23 @@ def own(what, x, y, width, targets, classes, kind, recipe=None, **keys):
     of_rows = config({"name": "mine", **data}, outputs, **recipe)
     arguments = (x + ".raw", y + ".raw", ROWS, width, targets, classes, kind)
     same(what, by_program(of_files), by_c(of_files), by_ctypes(of_files),
-         *(by_c(of_rows, "rows", how, *arguments, f"devices=cpu:{n}") for how in ("resident", "streamed") for n in (1, 3)),
+         *(by_c(of_rows, "rows", how, *arguments, f"devices=cpu:{n}") for how in ("resident", "streamed") for n in (1, 2, 3)),
          by_ctypes(of_rows, (x, y, width, targets, classes, kind)),
          by_numpy(config({"name": "python", **data}, outputs, **recipe), x, y))
     check_predictions(what, x)
+
+
+def as_table(what, x, y, width, rows, targets, **keys):
+    """Rows without height and width are a table without names: its weights are those of the arrays, with `keys`."""
+    with open("columns.csv", "w") as f:
+        f.write(",".join(f"c{i}" for i in range(width)) + ",y\n")
+        f.writelines(",".join(map(repr, [*row, target])) + "\n" for row, target in zip(rows, targets))
+    labels = {"labels": "classes" if isinstance(targets[0], int) else "values"}
+    data = {"standardize": True, **labels, **keys}
+    table = {"name": "csv", "path": "columns.csv", "target": "y", **data}
+    arrays = {"name": "npy", "x": x + ".npy", "y": y + ".npy", **data}
+    same(what, *(by_program(config(d, devices=f"cpu:{n}")) for d in (table, arrays) for n in (1, 2, 3)))
+    assert by_program(config({**arrays, "clip": 0})) != by_program(config(arrays)) or not keys.get("clip"), what
 
 
 def steps(what, x, y, width, targets, kind, recipe=None, **keys):
@@ -197,6 +213,8 @@ with tempfile.TemporaryDirectory() as place:
     save("x64", [v for r in xs for v in r], "d", 6)
     save("x32", [v for r in xs for v in r], "f", 6)
     save("x8", [int(min(max(64 * v + 128, 0), 255)) for r in xs for v in (r[0], r[4] - 7)], "B", 2)
+    save("large", [v for r in xs for v in (1.7e9 + 600 * r[0], 1.7e12 + 4000 * r[0] + 900 * (r[4] - 7))], "d", 2)
+    save("whole", [round(v) for r in xs for v in (1.7e9 + 600 * r[0], 1.7e12 + 4000 * r[0])], "q", 2)
     save("labels", [int(r[0] > 0) + int(r[1] > 50) for r in xs], "i", 0)
     save("one", one, "d", 0)
     save("near", [600 * r[0] for r in xs], "f", 0)
@@ -230,6 +248,16 @@ with tempfile.TemporaryDirectory() as place:
     own("doubles, classes, standardised", "x64", "labels", 6, 0, 3, "f64", standardize=True)
     own("doubles, value near 1.7e9", "x64", "one", 6, 1, 0, "f64", standardize=True)
     check_offset("x64", "one", "one_near", 1.7e9, standardize=True)
+    own("bytes, value near 1.7e9", "x8", "one", 2, 1, 0, "u8:f64")
+    own("bytes, two targets near 1.7e9 and 1.7e12", "x8", "large", 2, 2, 0, "u8:f64")
+    own("bytes, whole targets near 1.7e9 and 1.7e12", "x8", "whole", 2, 2, 0, "u8:f64")
+    own("floats, value near 1.7e9", "x32", "one", 6, 1, 0, "f32:f64", standardize=True)
+    own("floats, two targets near 1.7e9 and 1.7e12", "x32", "large", 6, 2, 0, "f32:f64", {"loss": "mae"}, standardize=True)
+    own("doubles, two targets near 1.7e9 and 1.7e12", "x64", "large", 6, 2, 0, "f64", standardize=True)
+    own("floats, classes, limited", "x32", "labels", 6, 0, 3, "f32", standardize=True, clip=1.5)
+    own("doubles, value near 1.7e9, limited", "x64", "one", 6, 1, 0, "f64", standardize=True, clip=1.5)
+    own("floats, fixed scale of six, limited", "x32", "labels", 6, 0, 3, "f32", mean=[0, 50, -3, 1000, 7, .5],
+        std=[1, 9, .1, 200, 2, .01], clip=.75)
     own("doubles, two targets", "x64", "two", 6, 2, 0, "f64", standardize=True)
     own("floats, two targets", "x32", "two32", 6, 2, 0, "f32", standardize=True)
     own("floats, fixed targets", "x32", "two32", 6, 2, 0, "f32", standardize=True, target_mean=[-5000, 0], target_std=[990, 1])
@@ -241,7 +269,20 @@ with tempfile.TemporaryDirectory() as place:
     own("floats, counts", "x32", "counts", 6, 1, 0, "f32", {"loss": "poisson"}, standardize=True)
     steps("steps, quantiles of two targets", "x32", "two32", 6, 2, "f32",
           {"loss": "quantile", "quantiles": [.1, .9]}, standardize=True, scale_rows=100)
+    steps("steps, bytes, one target", "x8", "one", 2, 1, "u8:f64")
+    steps("steps, floats, two targets of doubles", "x32", "large", 6, 2, "f32:f64", standardize=True, scale_rows=100)
+    steps("steps, limited", "x64", "one", 6, 1, "f64", standardize=True, clip=1.5)
     steps("steps, one target", "x64", "one", 6, 1, "f64", standardize=True)
     steps("steps, one target of floats", "x32", "near", 6, 1, "f32", standardize=True)
     steps("steps, two targets, learnt from 100 rows", "x32", "two32", 6, 2, "f32", standardize=True, scale_rows=100)
+    classes = [int(r[0] > 0) + int(r[1] > 50) for r in xs]
+    floats, whole = [list(array.array("f", r)) for r in xs], [[round(100 * v) for v in r] for r in xs]
+    save("i32", [v for r in whole for v in r], "i", 6)
+    save("u8", [abs(v) % 256 for r in whole for v in r], "B", 6)
+    for limit in ({}, {"clip": 1.5}):
+        what = "a table and columns of " + (f"{{}}, limited to {limit['clip']}" if limit else "{}")
+        as_table(what.format("doubles"), "x64", "labels", 6, xs, classes, **limit)
+        as_table(what.format("floats, value near 1.7e9"), "x32", "one", 6, floats, one, **limit)
+        as_table(what.format("integers"), "i32", "one", 6, whole, one, **limit)
+        as_table(what.format("bytes"), "u8", "labels", 6, [[abs(v) % 256 for v in r] for r in whole], classes, **limit)
 print("equal")

@@ -100,6 +100,8 @@ static void a_table_is_written_as_it_was_read(void **state)
         "1764364143000,\"deviation\":17.25,\"missing\":1764364143000.5},{\"name\":\"b\","
         "\"levels\":[\"1\",\"2\",\"3\"]},{\"name\":\"c\"}]}",
         "{\"version\":2,\"rows\":\"array\",\"divisor\":1,\"layout\":\"channels_last\"}",
+        "{\"version\":7,\"rows\":\"array\",\"divisor\":1,\"mean\":[1,2,3,4,5],\"deviation\":"
+        "[1,1,null,2,0.5],\"clip\":10}",
         "{\"version\":5,\"rows\":\"array\",\"divisor\":1,\"mean\":[1,2,3,4,5],\"deviation\":"
         "[1,null,0.5,null,2]}",
         "{\"version\":5,\"rows\":\"table\",\"columns\":[{\"name\":\"a\",\"mean\":4.1,\"deviation\":"
@@ -161,6 +163,29 @@ static void numbers_are_limited_where_their_column_says_so(void **state)
         assert_true(row[0] == want[i] && row[1] == 48);
     }
     ls_prep_free(p);
+}
+
+static void values_of_an_array_are_limited_after_they_are_scaled(void **state)
+{
+    static const float raw[] = {4 + 6, 4 - 6, 5, 4 + 7, 1e30f, -1e30f, NAN};
+    static const float want[2][7] = {{3, -3, 0.5f, 3, 3, -3, 3},
+                                     {3, -3, 0.5f, 3.5f, 5e29f, -5e29f, 48}};
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        ls_prep *p = reads(k ? "{\"version\":2,\"rows\":\"array\",\"divisor\":1,\"mean\":[4,0],"
+                               "\"deviation\":[2,1],\"missing\":100}"
+                             : "{\"version\":7,\"rows\":\"array\",\"divisor\":1,\"mean\":[4,0],"
+                               "\"deviation\":[2,1],\"clip\":3,\"missing\":100}",
+                           2, true);
+        for (size_t i = 0; i < sizeof raw / sizeof *raw; i++) {
+            float row[2] = {raw[i], -2};
+            ls_error err;
+            assert_int_equal(make_ready(p, row, false, row, 2, &err), LS_OK);
+            if (row[0] != want[k][i] || row[1] != -2)
+                fail_msg("%d: %g: %g, %g", k, (double)raw[i], (double)row[0], (double)row[1]);
+        }
+        ls_prep_free(p);
+    }
 }
 
 /* The numbers of a column of type "f64" are scaled as doubles; those of another are rounded to
@@ -616,7 +641,15 @@ static void files_that_say_something_else_are_refused(void **state)
 {
     (void)state;
 #define COLUMNS(text) "{\"version\":1,\"rows\":\"table\",\"columns\":[" text "]}"
-    refuses("{\"version\":7,\"rows\":\"images\"}", 4, false, "card:1:12: ");
+    refuses("{\"version\":8,\"rows\":\"images\"}", 4, false, "card:1:12: ");
+    refuses("{\"version\":7,\"rows\":\"array\",\"divisor\":1,\"clip\":3}", 1, true,
+            "expected \"clip\" only beside");
+    refuses("{\"version\":7,\"rows\":\"array\",\"divisor\":1,\"mean\":[1],\"deviation\":[2],"
+            "\"clip\":3}",
+            2, true, "a \"mean\" for each of the 2 values");
+    refuses("{\"version\":7,\"rows\":\"array\",\"divisor\":1,\"mean\":[1],\"deviation\":[2],"
+            "\"clip\":-3}",
+            1, true, "clip");
     refuses("{\"version\":6,\"rows\":\"images\",\"white\":0}", 4, false, "white");
     refuses("{\"version\":6,\"rows\":\"images\",\"white\":65536}", 4, false, "white");
     refuses("{\"rows\":\"images\"}", 4, false, "\"version\" is missing");
@@ -806,6 +839,7 @@ LS_TESTS(prep_description, "unit")
         cmocka_unit_test(a_table_is_written_as_it_was_read),
         cmocka_unit_test(values_become_what_the_network_reads),
         cmocka_unit_test(numbers_are_limited_where_their_column_says_so),
+        cmocka_unit_test(values_of_an_array_are_limited_after_they_are_scaled),
         cmocka_unit_test(wide_numbers_are_doubles_until_they_are_scaled),
         cmocka_unit_test(what_no_float_holds_is_refused),
         cmocka_unit_test(numbers_are_read_as_the_training_table_wrote_them),

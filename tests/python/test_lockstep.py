@@ -189,6 +189,24 @@ def test_floats_and_numbers_to_learn_are_taken_as_they_are(tmp_path):
         lockstep.Trainer(config, data=(x, y), test=(x, y[:, 0]))
 
 
+def test_targets_are_doubles_until_they_are_scaled_beside_rows_of_every_type():
+    draw = np.random.default_rng(7)
+    x = draw.integers(0, 256, (640, 6))
+    near = np.stack([2.0 * x[:, 0] - x[:, 1], 0.25 * x[:, 2]], axis=1)
+    config = {"model": {"layers": [{"type": "dense", "out": 2}]}, "batch_size": 32, "epochs": 20, "devices": "cpu:1",
+              "optimizer": {"name": "adamw", "lr": 0.02}, "loss": "mse"}
+    for kind in (np.uint8, np.float32, np.float64):
+        rows = x.astype(kind) if kind == np.uint8 else (x / 255).astype(kind)
+        for far in (near + 1.7e9, near.round().astype(np.int64) + [1.7e9, 1.7e12]):
+            with lockstep.Trainer(config, data=(rows, far)) as t:
+                t.fit()
+                assert np.abs(t.predict(rows) - far).max() < 40
+        with lockstep.Trainer(config, shape=6, targets=2, dtype=rows.dtype.name) as t:
+            for i in [*range(0, 640, 32)] * 20:
+                t.step(rows[i:i + 32], near[i:i + 32] + 1.7e9)
+            assert np.abs(t.predict(rows) - near - 1.7e9).max() < 40
+
+
 def test_only_bytes_are_divided_and_other_types_are_what_they_are():
     draw = np.random.default_rng(6)
     bits = draw.integers(0, 2, (64, 20))

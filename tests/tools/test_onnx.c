@@ -9,6 +9,7 @@
 #include "prep/prep.h"
 #include "json/json.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -336,7 +337,7 @@ static ls_prep *make_table(const char *text_column)
 static written write_table(ls_prep *table)
 {
     written w = {.model = make_model("[{\"type\":\"dense\",\"name\":\"dense2\",\"out\":3}]",
-                                     (ls_shape){table->features, 1, 1}, 3)};
+                                     (ls_shape){table->features + table->scales, 1, 1}, 3)};
     ls_gather floats = plain_pixels;
     ls_error err;
     floats.floats = 1;
@@ -376,6 +377,28 @@ static void tables_of_numbers_go_in_as_they_are_in_the_file(void **state)
         "Cast IsNaN IsInf Or Where Mul Sub Div Max Min Add Cast Mul ReduceSum Gemm Add Identity Softmax");
     drop(&w);
     ls_prep_free(table);
+}
+
+static void values_of_arrays_are_scaled_and_limited(void **state)
+{
+    static const double mean[] = {5000, 3}, deviation[] = {20, (double)INFINITY};
+    char text[600];
+    ls_error err;
+    (void)state;
+    for (int clips = 0; clips < 2; clips++) {
+        ls_prep *array;
+        must(ls_prep_create(&array, LS_PREP_ARRAY, NULL, &err), &err);
+        must(ls_prep_scale_values(array, mean, deviation, 2, &err), &err);
+        array->clip = clips ? 3 : 0;
+        written w = write_table(array);
+        ops_of(text, sizeof text, w.graph);
+        assert_string_equal(
+            text, clips
+                      ? "Cast Mul Sub Div Max Min Add Cast Mul ReduceSum Gemm Add Identity Softmax"
+                      : "Cast Sub Div Cast Mul ReduceSum Gemm Add Identity Softmax");
+        drop(&w);
+        ls_prep_free(array);
+    }
 }
 
 /* A graph cannot read dates: the numbers that they become are its inputs. */
@@ -493,6 +516,7 @@ LS_TESTS(onnx, "unit")
         cmocka_unit_test(the_metadata_say_what_goes_in),
         cmocka_unit_test(the_metadata_say_what_comes_out),
         cmocka_unit_test(tables_of_numbers_go_in_as_they_are_in_the_file),
+        cmocka_unit_test(values_of_arrays_are_scaled_and_limited),
         cmocka_unit_test(dates_go_in_as_the_numbers_of_their_parts),
         cmocka_unit_test(texts_go_in_as_strings_by_the_names_of_their_columns),
         cmocka_unit_test(lack_of_memory_at_any_point_is_reported_and_nothing_leaks),

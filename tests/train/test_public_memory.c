@@ -27,7 +27,7 @@
     _Static_assert(sizeof(void *) != 8 || sizeof(type) == (bytes), "fill the new field below")
 FIELDS_ARE_KNOWN(ls_trainer_options, 184);
 FIELDS_ARE_KNOWN(ls_trainer_callbacks, 48);
-FIELDS_ARE_KNOWN(ls_data_source, 96);
+FIELDS_ARE_KNOWN(ls_data_source, 104);
 FIELDS_ARE_KNOWN(ls_trainer_cluster, 48);
 FIELDS_ARE_KNOWN(ls_tcp_place, 64);
 FIELDS_ARE_KNOWN(ls_trainer_sys, 64);

@@ -82,15 +82,15 @@ def _sides(shape):
     return {1: shape + (1, 1), 2: (1,) + shape, 3: shape}[len(shape)]
 
 
-def _targets(y, n, what="y", wide=False):
-    """Converts targets to classes, int32 (n,), or to numbers (n, targets), float32, or float64 if `wide` is true.
-    Integers, one for each row, are classes."""
+def _targets(y, n, what="y"):
+    """Converts targets to classes, int32 (n,), or to numbers (n, targets), float64. Integers, one for each row, are
+    classes."""
     y = _np.asarray(y)
     if y.dtype.kind not in "biuf" or y.ndim not in (1, 2) or len(y) != n or 0 in y.shape:
         raise ValueError(f"{what}: expected {n} integers, one class for each row, or numbers (n, targets), "
                          f"found {y.dtype} {y.shape}")
     if y.dtype.kind == "f" or y.size != n:
-        return _np.ascontiguousarray(y.reshape(n, -1), dtype=_np.float64 if wide else _np.float32)
+        return _np.ascontiguousarray(y.reshape(n, -1), dtype=_np.float64)
     y = y.reshape(n)
     if int(y.min()) < 0 or int(y.max()) > 2**31 - 2:
         wrong = next(i for i, label in enumerate(y) if not 0 <= label <= 2**31 - 2)
@@ -125,15 +125,14 @@ class _Arrays:
 
     def __init__(self, data, test, shape, classes, targets, dtype, weights, test_weights, weighted):
         self.sets, self.failed = [], None
-        self.wide = self._needs_doubles(*data) if data is not None else _np.dtype(dtype) == _np.float64
+        self.wide = self._needs_doubles(_np.asarray(data[0]).dtype if data is not None else _np.dtype(dtype))
         for pair, what in ((data, "data"), (test, "test")):
             x, y = pair if pair is not None else (None, None)
             x = None if x is None else self.rows(x, f"{what}[0]")
-            self.sets.append((x, None if x is None else _targets(y, len(x), f"{what}[1]", self.wide)))
+            self.sets.append((x, None if x is None else _targets(y, len(x), f"{what}[1]")))
         x, y = self.sets[0]
         if x is None:
-            number = _np.float64 if self.wide else _np.float32
-            y = _np.empty((0, targets), number) if targets else _np.empty(0, _np.int32)
+            y = _np.empty((0, targets), _np.float64) if targets else _np.empty(0, _np.int32)
         self.shape = _sides(shape) if x is None else x.shape[1:]
         self.dtype = self.rows(_np.zeros((1, 1), dtype)).dtype if x is None else x.dtype
         self.like = _like(y)
@@ -152,17 +151,15 @@ class _Arrays:
             height=self.shape[1], width=self.shape[2], classes=classes, train_rows=rows[0], test_rows=rows[1],
             streamed=rows[0] == 0, read=self.read, row_type=_ROW_TYPE[self.dtype.name],
             target_count=self.like[1][0] if self.like[1] else 0,
+            target_type=_ROW_TYPE["float64"] if self.like[1] else 0,
             weighted=weighted or any(w is not None for w in self.weights))
         self.source.train_weights, self.source.test_weights = map(_floats, self.weights)
         self.pointers = (_c.POINTER(_l.data_source) * 1)(_c.pointer(self.source))
 
     @staticmethod
-    def _needs_doubles(x, y):
-        """Returns whether rows or targets are of a type whose numbers a float32 may not hold. Rows of uint8 have
-        targets of float32."""
-        x, y = _np.asarray(x), _np.asarray(y)
-        numbers = [x] if y.dtype.kind in "iub" and y.size == len(y) else [x, y]
-        return x.dtype != _np.uint8 and any(a.dtype.kind in "iuf" and not _np.can_cast(a.dtype, _np.float32) for a in numbers)
+    def _needs_doubles(dtype):
+        """Returns whether rows are of a type whose numbers a float32 may not hold."""
+        return dtype.kind in "iuf" and not _np.can_cast(dtype, _np.float32)
 
     def rows(self, x, what="x"):
         """Converts rows to the form that the data source has."""
@@ -720,7 +717,7 @@ class Trainer(_l.Handle):
         if self._arrays is None:
             raise ValueError("a trainer for steps is made with shape= and classes= or targets=")
         x = self._arrays.rows(x)
-        y = _targets(y, len(x), wide=self._arrays.wide)
+        y = _targets(y, len(x))
         self._arrays.check(x, y)
         out = _l.sized(_l.step_result)
         rows = _l.sized(_l.step_rows)

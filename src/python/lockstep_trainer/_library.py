@@ -37,7 +37,7 @@ class data_source(c.Structure):
                 ("train_rows", c.c_uint32), ("test_rows", c.c_uint32), ("streamed", c.c_int),
                 ("read", READ), ("user", c.c_void_p), ("row_type", c.c_int), ("target_count", c.c_int),
                 ("weighted", c.c_int), ("train_weights", c.POINTER(c.c_float)),
-                ("test_weights", c.POINTER(c.c_float))]
+                ("test_weights", c.POINTER(c.c_float)), ("target_type", c.c_int)]
 
 
 class result(c.Structure):
