@@ -667,7 +667,9 @@ static int look_at_folder(ls_inspection *l, ls_error *err)
     l->width = form.width;
     l->mean = 0.5;
     l->deviation = 0.25;
-    return status;
+    l->listed.form = form;
+    l->listed.form.channels = l->channels;
+    return status == LS_OK ? ls_folder_check_differ(&l->listed) : status;
 }
 
 /* ---- public datasets with known file names --------------------------------------------------- */
@@ -771,6 +773,18 @@ const char *ls_inspect_forms(const ls_inspection *l)
     return NULL;
 }
 
+/* Fails if there is nothing in the rows by which they could be told apart. */
+static int check_rows(const ls_inspection *l, ls_error *err)
+{
+    if (l->rows < 2 || !ls_dataset_rows_are_equal(l->split[0]))
+        return LS_OK;
+    return ls_fail(err, LS_EDATA,
+                   "%.300s: expected rows that differ, found %u equal ones, so there is nothing "
+                   "to learn from them%s",
+                   l->path, (unsigned)l->rows,
+                   l->kind->form == LS_DATA_TABLE ? "" : "; check how they were saved");
+}
+
 /* Opens and describes data whose kind is known, if it is not a folder of pictures. */
 static int look_at_rows(ls_inspection *l, ls_error *err)
 {
@@ -784,6 +798,9 @@ static int look_at_rows(ls_inspection *l, ls_error *err)
     if (status)
         return status;
     take_shape(l);
+    status = check_rows(l, err);
+    if (status)
+        return status;
     measure(l, l->split[0]);
     l->each = l->kind->form != LS_DATA_TABLE && scales_each(l);
     return l->each && l->height * l->width == 1 ? find_constant_columns(l, err) : LS_OK;

@@ -311,6 +311,9 @@ void ls_log_data_doubts(const ls_config *config, const ls_dataset *train, const 
     log_columns(&d);
     log_scaling(&d);
     warn_of_weights(&d);
+    if (d.rows > 1 && ls_dataset_rows_are_equal(train))
+        ls_log(host, LS_LOG_WARNING,
+               "all training rows are equal, so there is nothing to learn from them");
     warn_of_offsets(&d);
     for (int i = 0; i < info->columns; i++)
         warn_of_column(&d, &info->column[i]);

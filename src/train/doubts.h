@@ -11,6 +11,7 @@
 /* Logs the columns of a table, and how inputs and targets are scaled, with LS_LOG_INFO. Logs
  * warnings about the training rows, if there are any of these:
  *
+ * - all rows are equal
  * - a class without rows
  * - a column that only numbers the rows, or has a different text in nearly every row
  * - a column of numbers that is read as texts because a few of its values are texts

@@ -197,6 +197,32 @@ for path in pair pair/x.npy; do
     expect_code 0
 done
 
+# ---- rows that are all equal ------------------------------------------------------------------------------------
+
+mkdir same twins twins/a twins/b
+npy '(10, 2)' 'abababababababababab' >same/x.npy
+cp pair/y.npy same
+{ printf 'P5 8 8 255\n'; head -c 64 set/light/1.pgm; } >twins/a/1.pgm
+cp twins/a/1.pgm twins/a/2.pgm
+cp twins/a/1.pgm twins/b/3.pgm
+run init same --to none.json
+expect_code 65
+expect_stderr_line 'trainer: same: expected rows that differ, found 10 equal ones, so there is nothing to learn from them; .*'
+run init twins --to none.json
+expect_code 65
+expect_stderr_line 'trainer: twins: expected images that differ, but all 3 training images are equal at 8×8 pixels, so .*'
+[ ! -e none.json ] || fail 'expected no config for rows that are all equal'
+cp set/dark/0.pgm twins/b/4.pgm
+run init twins --to twins.json
+expect_code 0
+cat >same.json <<'END'
+{"data": {"name": "npy", "x": "same/x.npy", "y": "same/y.npy"}, "epochs": 1, "devices": "ref:1",
+ "model": {"layers": [{"type": "dense"}]}, "optimizer": {"name": "sgd", "lr": 0.01}, "run_dir": null}
+END
+run same.json --quiet
+expect_code 0
+expect_stderr_line 'trainer: warning: all training rows are equal, so there is nothing to learn from them'
+
 # ---- what is not there ------------------------------------------------------------------------------------------
 
 run init nowhere.csv

@@ -245,7 +245,7 @@ static void inputs_and_targets_that_look_wrong_are_said(void **state)
     keys.standardize_target = 1;
     tell(&s, "a,y", "%d.5,%d", 80, keys);
     warns(&s, "are 2 different whole numbers, and are learnt as values");
-    tell(&s, "a,y", "1.5,%d", 80, keys); /* no warning: all targets are different numbers */
+    tell(&s, "a,y", "%1$d.5,%1$d", 80, keys); /* no warning: all targets are different numbers */
     assert_string_equal(s.warnings, "");
     tell(&s, "y,a", "%d,%d.5", 80, of_y); /* each row has another target */
     warns(&s, "taken for 80 classes of 80 rows");
