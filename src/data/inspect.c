@@ -231,7 +231,7 @@ static ls_data_keys keys_of(const ls_inspection *l)
         k.labels = l->labels;
     if (!is_given(l, "missing"))
         k.missing = table || l->fills ? LS_MISSING_MEAN : LS_MISSING_REFUSED;
-    k.standardize = is_given(l, "standardize") ? k.standardize > 0 : table;
+    k.standardize = is_given(l, "standardize") ? k.standardize > 0 : table || l->each;
     k.standardize_target = 0;
     k.validation = 0;
     /* The columns that a run would refuse are left out, unless the user has said which ones. */
@@ -542,7 +542,8 @@ static double value_at(const void *of, size_t i)
 {
     const ls_inspection *l = of;
     const ls_dataset_view view = ls_dataset_resident(l->split[0]);
-    return l->floats ? (double)view.values[i] : (double)view.images[i];
+    return ls_dataset_describe(l->split[0])->row_type == LS_ROW_F32 ? (double)view.values[i]
+                                                                    : (double)view.images[i];
 }
 
 /* Adds a line about the columns that have the same value in every row. */
@@ -798,12 +799,19 @@ static int look_at_rows(ls_inspection *l, ls_error *err)
     if (status)
         return status;
     take_shape(l);
-    status = check_rows(l, err);
-    if (status)
-        return status;
     measure(l, l->split[0]);
     l->each = l->kind->form != LS_DATA_TABLE && scales_each(l);
-    return l->each && l->height * l->width == 1 ? find_constant_columns(l, err) : LS_OK;
+    if (l->each) { /* floats near a large offset are equal before they are scaled */
+        l->silent = *l->host;
+        l->silent.log = NULL;
+        status = open_data(l, &l->silent, err);
+        l->table = status == LS_OK ? ls_dataset_describe(l->split[0]) : NULL;
+    }
+    if (status == LS_OK)
+        status = check_rows(l, err);
+    if (status == LS_OK && l->each && l->height * l->width == 1)
+        status = find_constant_columns(l, err);
+    return status;
 }
 
 int ls_inspect(ls_inspection *l, ls_error *err)

@@ -4,6 +4,7 @@
 accepts the data, a run accepts the config, and what `init` prints agrees with what it writes. Needs only Python.
 """
 import json
+import math
 import re
 import struct
 import sys
@@ -240,6 +241,9 @@ def columns_of_arrays():
             data={"standardize": True, "mean": None, "std": None}, trains=False)
     if (found := result("columns of different scales")) < 0.95:
         failures.append(f"columns of different scales: expected an accuracy of 0.95, found {found}")
+    days = [2460000.5 + i * 37 % 300 / 4000 for i in range(300)]  # as floats they are all equal
+    pair("days", floats(days, (300, 1)), floats([math.sin(100 * (day - 2460000.5)) for day in days], (300,)))
+    accepts("days near a large offset", "days", said=("300 rows of 1 column of floats",), unsaid=("left out",), trains=False)
     accepts("a fixed scale", "scales", "--set", "data.mean=3", "--set", "data.std=5", said=("mean 3, deviation 5",),
             data={"standardize": None})
     for size, name in ((2e6, "large"), (1e-9, "small")):
