@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "data/curve.h"
 #include "data/kinds.h"
 #include "data/scales.h"
 #include "formats/arrays.h"
@@ -809,6 +810,8 @@ static int look_at_rows(ls_inspection *l, ls_error *err)
     }
     if (status == LS_OK)
         status = check_rows(l, err);
+    if (status == LS_OK)
+        status = ls_curve_measure(&l->curve, l->split[0], l->host, err);
     if (status == LS_OK && l->each && l->height * l->width == 1)
         status = find_constant_columns(l, err);
     return status;

@@ -46,6 +46,18 @@ expect_code 0
 cmp -s stdout.txt houses.json || fail 'the same config on stdout'
 grep -q '^houses.csv: a table' stderr.txt || fail 'what was seen on stderr'
 
+# A few values along a curve get a larger network with less dropout than those along a line.
+awk 'BEGIN { print "t,y"; for (i = 0; i < 300; i++) { t = i * 37 % 300; print t "," sin(t / 40) } }' >curve.csv
+run init curve.csv --to curve.json
+expect_code 0
+expect_config curve.json '"name": "hidden2"'
+expect_config curve.json '"p": 0.1'
+run curve.json --quiet --set devices=ref:1 --set run_dir=null
+expect_code 0
+r2=$(sed -n 's/.* r2: \([-0-9.]*\),.*/\1/p' stdout.txt)
+awk -v r2="$r2" 'BEGIN { exit !(r2 != "" && r2 > 0.9) }' || fail "expected to have learnt a curve: r2 '$r2'"
+if grep -q hidden2 houses.json; then fail 'expected one hidden layer for a line'; fi
+
 # Weights that are taken over from a table with other levels and classes.
 awk 'BEGIN { print "town,a,y"; for (i = 0; i < 60; i++) printf "%s,%d,%s\n", substr("abc", i % 3 + 1, 1), i % 7, i % 2 ? "yes" : "no" }' >old.csv
 sed 's/^c,/d,/; s/yes$/ja/; s/no$/nein/' old.csv >other.csv
