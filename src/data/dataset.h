@@ -398,6 +398,9 @@ int ls_dataset_read(const ls_dataset *ds, const uint32_t *rows, uint32_t count, 
  * is streamed. Any thread. */
 ls_dataset_view ls_dataset_resident(const ls_dataset *ds);
 
+/* Returns whether all rows of a resident dataset are the same bytes. */
+bool ls_dataset_rows_are_equal(const ls_dataset *ds);
+
 /* Replaces each of the `count` row numbers of the dataset by the number that the row has in the
  * arrays of ls_dataset_resident. */
 void ls_dataset_view_rows(const ls_dataset *ds, uint32_t *row, uint32_t count);

@@ -107,6 +107,10 @@ int ls_folder_list(ls_folder *k);
 /* Frees the memory of a listed folder. */
 void ls_folder_fini(ls_folder *k);
 
+/* Decodes the training images of a listed folder to k->form, one after another up to the first one
+ * that differs. Errors: LS_EDATA (all are equal), LS_EUNSUPPORTED, LS_ENOMEM. */
+int ls_folder_check_differ(ls_folder *k);
+
 /* Fails with LS_ENOMEM. */
 int ls_folder_no_memory(const ls_folder *k);
 

@@ -10,11 +10,13 @@
 #include "base/host.h"
 #include "base/plural.h"
 #include "data/kinds.h"
+#include "data/pictures.h"
 #include "formats/safetensors.h"
 #include "store/durable.h"
 #include "json/json.h"
 #include "json/writer.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -225,6 +227,45 @@ static int write_chunk(void *user, const ls_folder_chunk *c)
     return status;
 }
 
+static int fail_equal(const ls_folder *k, uint32_t rows)
+{
+    return ls_fail(
+        k->err, LS_EDATA,
+        "%.300s: expected images that differ, but all %u training images are equal at %d×%d "
+        "pixels%s, so there is nothing to learn from them",
+        k->p->folder, (unsigned)rows, k->form.width, k->form.height,
+        k->laid ? " (transparent pixels were laid on white)" : "");
+}
+
+int ls_folder_check_differ(ls_folder *k)
+{
+    const ls_folder_listing *list = &k->split[0];
+    const size_t row = (size_t)k->form.channels * (size_t)k->form.height * (size_t)k->form.width;
+    const ls_pictures *pictures = NULL;
+    ls_image_memory kept = {0};
+    uint8_t *pixels = ls_alloc_array(k->host, 2 * row, 1);
+    uint32_t rows = 0;
+    bool differ = false;
+    int status =
+        pixels ? ls_pictures_find(&pictures, k->p->pictures, k->err) : ls_folder_no_memory(k);
+    for (size_t i = 0; status == LS_OK && !differ && i < list->count; i++) {
+        ls_error broken;
+        if (pictures->fit(pixels + (rows ? row : 0), &k->form, AT_FDCWD, list->entry[i].path, &kept,
+                          k->host, &broken) != LS_OK)
+            continue; /* packing reports such images */
+        /* what a sample of 16 bits becomes is not known before all images were looked at */
+        differ = kept.largest > 0 || (rows && memcmp(pixels, pixels + row, row) != 0);
+        k->laid += kept.laid;
+        rows++;
+    }
+    if (status == LS_OK && rows > 1 && !differ)
+        status = fail_equal(k, rows);
+    if (pictures)
+        pictures->memory_free(&kept, k->host);
+    ls_free(k->host, pixels);
+    return status;
+}
+
 /* Writes the images of a split. While one thread hashes and writes a chunk, the others decode. */
 static int write_images(output *o, ls_folder_decoder *w)
 {
@@ -233,12 +274,7 @@ static int write_images(output *o, ls_folder_decoder *w)
     if (status == LS_OK && o->rows[o->test] == 0)
         status = ls_fail(k->err, LS_EDATA, "%.300s: no image of it can be read", k->p->folder);
     if (status == LS_OK && !o->test && o->rows[0] > 1 && !o->differ)
-        status = ls_fail(
-            k->err, LS_EDATA,
-            "%.300s: expected images that differ, but all %u training images are equal at %d×%d "
-            "pixels%s, so there is nothing to learn from them",
-            k->p->folder, (unsigned)o->rows[0], k->form.width, k->form.height,
-            k->laid ? " (transparent pixels were laid on white)" : "");
+        status = fail_equal(k, o->rows[0]);
     return status;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "data/curve.h"
 #include "data/kinds.h"
 #include "data/scales.h"
 #include "formats/arrays.h"
@@ -231,7 +232,7 @@ static ls_data_keys keys_of(const ls_inspection *l)
         k.labels = l->labels;
     if (!is_given(l, "missing"))
         k.missing = table || l->fills ? LS_MISSING_MEAN : LS_MISSING_REFUSED;
-    k.standardize = is_given(l, "standardize") ? k.standardize > 0 : table;
+    k.standardize = is_given(l, "standardize") ? k.standardize > 0 : table || l->each;
     k.standardize_target = 0;
     k.validation = 0;
     /* The columns that a run would refuse are left out, unless the user has said which ones. */
@@ -542,7 +543,8 @@ static double value_at(const void *of, size_t i)
 {
     const ls_inspection *l = of;
     const ls_dataset_view view = ls_dataset_resident(l->split[0]);
-    return l->floats ? (double)view.values[i] : (double)view.images[i];
+    return ls_dataset_describe(l->split[0])->row_type == LS_ROW_F32 ? (double)view.values[i]
+                                                                    : (double)view.images[i];
 }
 
 /* Adds a line about the columns that have the same value in every row. */
@@ -667,7 +669,9 @@ static int look_at_folder(ls_inspection *l, ls_error *err)
     l->width = form.width;
     l->mean = 0.5;
     l->deviation = 0.25;
-    return status;
+    l->listed.form = form;
+    l->listed.form.channels = l->channels;
+    return status == LS_OK ? ls_folder_check_differ(&l->listed) : status;
 }
 
 /* ---- public datasets with known file names --------------------------------------------------- */
@@ -771,6 +775,18 @@ const char *ls_inspect_forms(const ls_inspection *l)
     return NULL;
 }
 
+/* Fails if there is nothing in the rows by which they could be told apart. */
+static int check_rows(const ls_inspection *l, ls_error *err)
+{
+    if (l->rows < 2 || !ls_dataset_rows_are_equal(l->split[0]))
+        return LS_OK;
+    return ls_fail(err, LS_EDATA,
+                   "%.300s: expected rows that differ, found %u equal ones, so there is nothing "
+                   "to learn from them%s",
+                   l->path, (unsigned)l->rows,
+                   l->kind->form == LS_DATA_TABLE ? "" : "; check how they were saved");
+}
+
 /* Opens and describes data whose kind is known, if it is not a folder of pictures. */
 static int look_at_rows(ls_inspection *l, ls_error *err)
 {
@@ -786,7 +802,19 @@ static int look_at_rows(ls_inspection *l, ls_error *err)
     take_shape(l);
     measure(l, l->split[0]);
     l->each = l->kind->form != LS_DATA_TABLE && scales_each(l);
-    return l->each && l->height * l->width == 1 ? find_constant_columns(l, err) : LS_OK;
+    if (l->each) { /* floats near a large offset are equal before they are scaled */
+        l->silent = *l->host;
+        l->silent.log = NULL;
+        status = open_data(l, &l->silent, err);
+        l->table = status == LS_OK ? ls_dataset_describe(l->split[0]) : NULL;
+    }
+    if (status == LS_OK)
+        status = check_rows(l, err);
+    if (status == LS_OK)
+        status = ls_curve_measure(&l->curve, l->split[0], l->host, err);
+    if (status == LS_OK && l->each && l->height * l->width == 1)
+        status = find_constant_columns(l, err);
+    return status;
 }
 
 int ls_inspect(ls_inspection *l, ls_error *err)

@@ -78,6 +78,7 @@ typedef struct ls_inspection {
     uint32_t rare_rows;
     bool floats;
     double mean, deviation; /* statistics of a row's values; bytes are divided by 255 */
+    double curve; /* how far values depend on the rows along a curve (curve.h); 0 for classes */
 } ls_inspection;
 
 /* Returns what the first of `decimal`, `separator` and `encoding` that has an invalid value should

@@ -89,6 +89,18 @@ ls_dataset_view ls_dataset_resident(const ls_dataset *ds)
     return ds->ops->view ? ds->ops->view(ds) : (ls_dataset_view){0};
 }
 
+bool ls_dataset_rows_are_equal(const ls_dataset *ds)
+{
+    const ls_dataset_view v = ls_dataset_resident(ds);
+    const size_t bytes = ls_dataset_image_bytes(ds);
+    const uint8_t *first = v.images + (v.row ? v.row[0] : 0) * bytes;
+    uint32_t i = 0;
+    while (v.images && i < ds->info.rows &&
+           memcmp(first, v.images + (v.row ? v.row[i] : i) * bytes, bytes) == 0)
+        i++;
+    return v.images && i == ds->info.rows;
+}
+
 void ls_dataset_view_rows(const ls_dataset *ds, uint32_t *row, uint32_t count)
 {
     const uint32_t *places = ls_dataset_resident(ds).row;

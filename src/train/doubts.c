@@ -311,6 +311,9 @@ void ls_log_data_doubts(const ls_config *config, const ls_dataset *train, const 
     log_columns(&d);
     log_scaling(&d);
     warn_of_weights(&d);
+    if (d.rows > 1 && ls_dataset_rows_are_equal(train))
+        ls_log(host, LS_LOG_WARNING,
+               "all training rows are equal, so there is nothing to learn from them");
     warn_of_offsets(&d);
     for (int i = 0; i < info->columns; i++)
         warn_of_column(&d, &info->column[i]);
@@ -386,6 +389,13 @@ static bool is_overfitted(const ls_last_result *r, double guess, double part)
     return has_risen(r, guess, part) && r->least_loss < guess;
 }
 
+/* Returns whether the model knows its training rows only: their loss is far below that of a guess,
+ * and the loss of the other rows never was below it. */
+static bool memorises(const ls_last_result *r, double guess)
+{
+    return r->train_loss < 0.25 * guess && r->least_loss >= guess;
+}
+
 static bool inputs_are_scaled(const ls_config *c, const ls_dataset_info *info)
 {
     bool scaled = is_scaled(&c->preprocessing) || info->row_type != LS_ROW_F32;
@@ -405,6 +415,12 @@ static const char *cause_of(char out[320], const ls_config *c, const ls_dataset_
                  "the loss was lowest after epoch %u (%.4g) and is %.4g now, so the model is "
                  "overfitted: fewer epochs, patience, or checkpoint.best, which keeps the best one",
                  (unsigned)r->least_epoch, r->least_loss, r->loss);
+    else if (memorises(r, guess))
+        snprintf(out, 320,
+                 "the loss of the training rows is %.4g, but that of these rows was never below a "
+                 "guess's (%.4g), so the model memorises: more rows, dropout or a smaller model, "
+                 "or inputs that say more about the target",
+                 r->train_loss, guess);
     else if (has_risen(r, guess, 0.02))
         snprintf(out, 320,
                  "the loss was lowest after epoch %u (%.4g) and is %.4g now, but was never below "

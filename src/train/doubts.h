@@ -11,6 +11,7 @@
 /* Logs the columns of a table, and how inputs and targets are scaled, with LS_LOG_INFO. Logs
  * warnings about the training rows, if there are any of these:
  *
+ * - all rows are equal
  * - a class without rows
  * - a column that only numbers the rows, or has a different text in nearly every row
  * - a column of numbers that is read as texts because a few of its values are texts
@@ -27,13 +28,15 @@ void ls_log_data_doubts(const ls_config *config, const ls_dataset *train, const 
 typedef struct ls_last_result {
     double loss, accuracy, r2, auc;
     double least_loss;           /* the lowest loss of all evaluations of the run */
+    double train_loss;           /* mean loss of the training rows in the last epoch */
     uint32_t epoch, least_epoch; /* epochs of the last evaluation and of the lowest loss, from 1 */
 } ls_last_result;
 
 /* Called after the last evaluation. Warns
  *
  * - if the accuracy, R² or AUC is no better than that of a guess, with the likely cause: a loss
- * that rose, few rows of the other classes, or a model that has learnt nothing. With class weights
+ * that rose, a model that knows its training rows only, few rows of the other classes, or a model
+ * that has learnt nothing. With class weights
  * an accuracy below that of the most common class is wanted, and causes no warning.
  * - if the loss has risen much since its lowest value (overfitting), and no key keeps the best
  *   evaluation. */

@@ -127,6 +127,7 @@ static void warn_of_result(const struct ls_trainer *t)
         &t->config, t->data[LS_TEST],
         &(ls_last_result){.loss = t->reported.result.test_loss,
                           .least_loss = at->least_loss,
+                          .train_loss = ls_epoch_loss(&at->totals),
                           .epoch = at->epoch + 1,
                           .least_epoch = at->least_epoch,
                           .accuracy = t->reported.accuracy,

@@ -185,8 +185,7 @@ int ls_record_failed_arrival(struct ls_trainer *t, const char *host, const char 
     return ls_sinks_emit(&t->records.sinks, &r, err);
 }
 
-/* Returns the mean loss of the epoch's rows so far; NaN: no step was applied. */
-static double epoch_loss(const ls_epoch_totals *totals)
+double ls_epoch_loss(const ls_epoch_totals *totals)
 {
     return totals->rows > 0 ? ls_loss_mean(totals->loss, totals->weight) : NAN;
 }
@@ -198,7 +197,7 @@ int ls_record_epoch(struct ls_trainer *t, ls_error *err)
     r.of.epoch = (ls_epoch_values){
         .seconds = totals->seconds,
         .images_per_s = totals->rows / totals->seconds,
-        .train_loss = epoch_loss(totals),
+        .train_loss = ls_epoch_loss(totals),
         .train_accuracy = ls_loss_accuracy(t->config.loss, totals->correct, totals->rows),
     };
     return ls_sinks_emit(&t->records.sinks, &r, err);
@@ -296,7 +295,7 @@ void ls_report_progress(const ls_coordination *c, bool epoch_done, bool evaluate
         .epochs = (int)t->config.epochs,
         .step = at->step,
         .steps = c->rows > 0 ? c->steps : 0,
-        .loss = epoch_loss(&at->totals),
+        .loss = ls_epoch_loss(&at->totals),
         .accuracy = ls_loss_accuracy(t->config.loss, at->totals.correct, at->totals.rows),
         .rows_per_s = at->totals.rows / epoch_s,
         .remaining_s = remaining_s(c, at->trained_s + (epoch_done ? 0 : epoch_s)),

@@ -31,6 +31,8 @@ int ls_record_failed_arrival(struct ls_trainer *trainer, const char *host, const
 /* Emits the record of a fault. `action`: what the run does because of the fault. */
 int ls_record_fault(struct ls_trainer *trainer, const ls_fault *fault, ls_fault_action action,
                     ls_error *err);
+/* Returns the mean loss of the epoch's rows so far; NaN: no step was applied. */
+double ls_epoch_loss(const ls_epoch_totals *totals);
 /* Emits the record of the present epoch, whose steps are done. */
 int ls_record_epoch(struct ls_trainer *trainer, ls_error *err);
 /* Emits the record of the last evaluation. `seconds`: its duration. */

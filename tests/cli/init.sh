@@ -46,6 +46,18 @@ expect_code 0
 cmp -s stdout.txt houses.json || fail 'the same config on stdout'
 grep -q '^houses.csv: a table' stderr.txt || fail 'what was seen on stderr'
 
+# A few values along a curve get a larger network with less dropout than those along a line.
+awk 'BEGIN { print "t,y"; for (i = 0; i < 300; i++) { t = i * 37 % 300; print t "," sin(t / 40) } }' >curve.csv
+run init curve.csv --to curve.json
+expect_code 0
+expect_config curve.json '"name": "hidden2"'
+expect_config curve.json '"p": 0.1'
+run curve.json --quiet --set devices=ref:1 --set run_dir=null
+expect_code 0
+r2=$(sed -n 's/.* r2: \([-0-9.]*\),.*/\1/p' stdout.txt)
+awk -v r2="$r2" 'BEGIN { exit !(r2 != "" && r2 > 0.9) }' || fail "expected to have learnt a curve: r2 '$r2'"
+if grep -q hidden2 houses.json; then fail 'expected one hidden layer for a line'; fi
+
 # Weights that are taken over from a table with other levels and classes.
 awk 'BEGIN { print "town,a,y"; for (i = 0; i < 60; i++) printf "%s,%d,%s\n", substr("abc", i % 3 + 1, 1), i % 7, i % 2 ? "yes" : "no" }' >old.csv
 sed 's/^c,/d,/; s/yes$/ja/; s/no$/nein/' old.csv >other.csv
@@ -196,6 +208,32 @@ for path in pair pair/x.npy; do
     run pair.json --quiet --set devices=ref:1 --set run_dir=null --set epochs=2
     expect_code 0
 done
+
+# ---- rows that are all equal ------------------------------------------------------------------------------------
+
+mkdir same twins twins/a twins/b
+npy '(10, 2)' 'abababababababababab' >same/x.npy
+cp pair/y.npy same
+{ printf 'P5 8 8 255\n'; head -c 64 set/light/1.pgm; } >twins/a/1.pgm
+cp twins/a/1.pgm twins/a/2.pgm
+cp twins/a/1.pgm twins/b/3.pgm
+run init same --to none.json
+expect_code 65
+expect_stderr_line 'trainer: same: expected rows that differ, found 10 equal ones, so there is nothing to learn from them; .*'
+run init twins --to none.json
+expect_code 65
+expect_stderr_line 'trainer: twins: expected images that differ, but all 3 training images are equal at 8×8 pixels, so .*'
+[ ! -e none.json ] || fail 'expected no config for rows that are all equal'
+cp set/dark/0.pgm twins/b/4.pgm
+run init twins --to twins.json
+expect_code 0
+cat >same.json <<'END'
+{"data": {"name": "npy", "x": "same/x.npy", "y": "same/y.npy"}, "epochs": 1, "devices": "ref:1",
+ "model": {"layers": [{"type": "dense"}]}, "optimizer": {"name": "sgd", "lr": 0.01}, "run_dir": null}
+END
+run same.json --quiet
+expect_code 0
+expect_stderr_line 'trainer: warning: all training rows are equal, so there is nothing to learn from them'
 
 # ---- what is not there ------------------------------------------------------------------------------------------
 

@@ -245,7 +245,7 @@ static void inputs_and_targets_that_look_wrong_are_said(void **state)
     keys.standardize_target = 1;
     tell(&s, "a,y", "%d.5,%d", 80, keys);
     warns(&s, "are 2 different whole numbers, and are learnt as values");
-    tell(&s, "a,y", "1.5,%d", 80, keys); /* no warning: all targets are different numbers */
+    tell(&s, "a,y", "%1$d.5,%1$d", 80, keys); /* no warning: all targets are different numbers */
     assert_string_equal(s.warnings, "");
     tell(&s, "y,a", "%d,%d.5", 80, of_y); /* each row has another target */
     warns(&s, "taken for 80 classes of 80 rows");
@@ -306,6 +306,7 @@ static ls_last_result result(double accuracy, double loss, double least, uint32_
                             .r2 = NAN,
                             .auc = NAN,
                             .least_loss = least,
+                            .train_loss = NAN,
                             .epoch = 9,
                             .least_epoch = least_epoch};
 }
@@ -367,6 +368,40 @@ static void the_commonest_class_is_that_of_the_weights(void **state)
     judge_table(&s, text, keys, c, result(0.66, 0.5, 0.5, 9));
     warns(&s, "an accuracy of 0.6600 is no better than always answering the most common class of "
               "the 60 train rows (0.6667)");
+}
+
+/* The loss of a guess is 0.6109, for values 0.5. */
+static void a_model_that_knows_its_training_rows_only_is_said_to_memorise(void **state)
+{
+    said s;
+    const ls_config c = {0};
+    ls_last_result r = result(0.7, 0.9, 0.9, 9);
+    (void)state;
+    r.train_loss = 0.0003;
+    judge(&s, 18, false, c, true, r);
+    warns(&s, "(0.7000): the loss of the training rows is 0.0003, but that of these rows was never "
+              "below a guess's (0.6109), so the model memorises: more rows, dropout or a smaller "
+              "model, or inputs that say more about the target\n");
+    lacks(&s, "more epochs");
+    r.least_loss = 0.7; /* the loss has risen: a large optimizer.lr is not the cause */
+    r.least_epoch = 2;
+    judge(&s, 18, false, c, true, r);
+    warns(&s, "so the model memorises");
+    lacks(&s, "optimizer.lr");
+    r.least_loss = 0.6; /* it was below that of a guess: to end earlier helps */
+    judge(&s, 18, false, c, true, r);
+    warns(&s, "overfitted: fewer epochs, patience, or checkpoint.best");
+    r = result(0.7, 0.9, 0.9, 9);
+    r.train_loss = 0.5; /* the training rows are not learnt either */
+    judge(&s, 18, false, c, true, r);
+    warns(&s, "more epochs\n");
+    r = result(NAN, 1, 1, 9);
+    r.train_loss = 0.0003;
+    r.r2 = -1;
+    judge(&s, 0, true, c, true, r);
+    warns(&s,
+          "(0): the loss of the training rows is 0.0003, but that of these rows was never below "
+          "a guess's (0.5), so the model memorises");
 }
 
 static void a_loss_that_has_risen_is_said(void **state)
@@ -458,6 +493,7 @@ LS_TESTS(train_doubts, "unit")
         cmocka_unit_test(an_offset_that_floats_do_not_bear_is_named),
         cmocka_unit_test(an_accuracy_of_the_commonest_class_has_its_cause),
         cmocka_unit_test(the_commonest_class_is_that_of_the_weights),
+        cmocka_unit_test(a_model_that_knows_its_training_rows_only_is_said_to_memorise),
         cmocka_unit_test(a_loss_that_has_risen_is_said),
         cmocka_unit_test(values_no_better_than_their_mean_are_said),
         cmocka_unit_test(sentences_are_absent_where_they_would_be_false),
