@@ -35,8 +35,11 @@ static void check_table(const ls_prep *p)
                "a whole row is prepared, or refused if the description says so");
     if (status || found == LS_PREP_UNKNOWN)
         return;
-    for (int i = 0; i < INPUT; i++)
+    for (int i = 0; i < INPUT; i++) {
         fuzz_check(isfinite(ready[i]), "a prepared row has numbers");
+        fuzz_check(!(p->clip > 0) || fabsf(ready[i]) <= (float)p->clip,
+                   "a limited value is within its limits");
+    }
     for (int i = 0; i < p->columns; i++)
         fuzz_check(!(p->column[i].clip > 0) ||
                        fabsf(ready[p->column[i].first]) <= (float)p->column[i].clip,

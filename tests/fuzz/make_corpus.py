@@ -667,6 +667,8 @@ prepared = {
         {"name": "b", "levels": ["9", "x"], "missing": 0}]},
     "images": {"version": 1, "rows": "images", "fit": "cover"},
     "floats": {"version": 1, "rows": "array", "type": "f32", "divisor": 1, "missing": [1, 2, 3, 4]},
+    "limited": {"version": 7, "rows": "array", "type": "f64", "divisor": 1, "mean": [0, 4.1, 2, 9],
+        "deviation": [1, 0.7, None, 3], "clip": 2},
     "fewer": {"version": 1, "rows": "array", "type": "f32", "divisor": 1, "missing": [1, 2, 3]},
     "one": {"version": 1, "rows": "array", "divisor": 1, "missing": 0},
     "bytes": {"version": 1, "rows": "array", "type": "u8", "divisor": 255},
