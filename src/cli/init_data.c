@@ -155,10 +155,13 @@ static void print_folder(const ls_inspection *l, const cJSON *config, bool train
         fprintf(stream, "  scaled to %d×%d and cut to the middle (data.image_size)\n", l->height,
                 l->width);
     if (number_of(augment, "crop") > 0 || is_true(augment, "flip"))
-        fprintf(stream, "  training pictures are %s%s%s (augment)\n",
+        fprintf(stream, "  training pictures are %s%s%s\n",
                 number_of(augment, "crop") > 0 ? "shifted" : "",
                 number_of(augment, "crop") > 0 && is_true(augment, "flip") ? " and " : "",
-                is_true(augment, "flip") ? "mirrored at random" : " at random");
+                is_true(augment, "flip") ? "mirrored at random (augment); where a mirrored picture "
+                                           "shows something else, such as text: --set "
+                                           "augment.flip=false"
+                                         : " at random (augment)");
     if (l->rows < FEW_PICTURES && !trained)
         fprintf(stream,
                 "  %u training pictures are few: more of them help, or a network that has learnt "

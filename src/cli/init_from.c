@@ -219,6 +219,11 @@ void init_from_print(const init_from *from, const cJSON *config, int outputs, FI
               : "  it has no batch norm, or batch norms that were folded into convolutions; so "
                 "it has no running statistics\n",
           stream);
+    if (o->open)
+        fprintf(stream,
+                "  the file leaves the size of its rows open: %d×%d×%d is taken (model.input); "
+                "another: --set model.input=[%d,HEIGHT,WIDTH]\n",
+                o->input.c, o->input.h, o->input.w, o->input.c);
     if (held > 0)
         fprintf(stream,
                 "  of %d epochs the first %d train the last layer alone (freeze, "

@@ -150,7 +150,14 @@ void ls_config_read_part(ls_onnx_source *out, ls_fields *f)
 {
     static const char *const none = NULL;
     const char *head;
-    ls_field_text(f, "output", &none, &out->output);
+    const cJSON *output = ls_field_any(f, "output");
+    if (cJSON_IsNumber(output))
+        ls_fields_fail(f, output,
+                       "\"output\" must be the name of a tensor in quotes, \"%.15g\" (on the "
+                       "command line --set 'model.output=\"%.15g\"'), found a number",
+                       output->valuedouble, output->valuedouble);
+    else
+        ls_field_text(f, "output", &none, &out->output);
     ls_field_text(f, "head", &none, &head);
     out->new_head = head && strcmp(head, "new") == 0;
     if (head && !out->new_head)

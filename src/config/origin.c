@@ -125,6 +125,7 @@ static int read_onnx(ls_origin *o, ls_onnx_source *source, const char *named, in
     const ls_onnx_about *a = ls_onnx_net_about(net);
     const int sides[3] = {a->input.c, a->input.h, a->input.w};
     o->input = a->input;
+    o->open = open;
     o->layers = a->layers;
     o->outputs = a->outputs;
     o->taken = a->weights;

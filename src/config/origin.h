@@ -17,6 +17,7 @@ typedef struct ls_origin {
      * file */
     const char *weights;
     ls_shape input;     /* shape of a row */
+    bool open;          /* the file leaves the shape open, and `side` was taken */
     int layers;         /* number of layers */
     char head[64];      /* name of the last layer, which begins anew */
     int outputs;        /* number of outputs that the file's network has */

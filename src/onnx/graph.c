@@ -145,12 +145,27 @@ static void add_padded(graph *g, const ls_layer *layer, const int pads[4], tenso
     ls_onnx_node_begin(&g->file, "AveragePool", layer->name, padded);
 }
 
+/* With `ceil` a window that would begin in the padding at the bottom or right does not count, which
+ * other programs decide in other ways. Makes this padding smaller, so that no such window fits. */
+static void trim_pads(int pads[4], const ls_layer *layer)
+{
+    const ls_pool2d *p = &layer->op.pool;
+    const int side[2] = {layer->in.h, layer->in.w}, out[2] = {layer->out.h, layer->out.w},
+              k[2] = {p->kh, p->kw}, by[2] = {p->sh, p->sw};
+    for (int i = 0; i < 2 && p->ceil; i++) {
+        const int all = side[i] + pads[i] + pads[2 + i], used = (out[i] - 1) * by[i] + k[i];
+        if (ls_windows(all, k[i], by[i], 0, 0, 1) > out[i])
+            pads[2 + i] = pads[2 + i] > all - used ? pads[2 + i] - (all - used) : 0;
+    }
+}
+
 static void add_pool(graph *g, const ls_layer *layer, tensor *y)
 {
     static const int none[4] = {0};
     const ls_pool2d *p = &layer->op.pool;
-    const int pads[4] = {p->ph, p->pw, p->ph + p->eh, p->pw + p->ew};
+    int pads[4] = {p->ph, p->pw, p->ph + p->eh, p->pw + p->ew};
     const bool apart = p->ceil && p->count_padding;
+    trim_pads(pads, layer);
     if (apart)
         add_padded(g, layer, pads, y);
     else

@@ -16,8 +16,8 @@ enum { MOST_DATA = 4096, MOST_PATH = 1024 };
 static int fail_tensor(const ls_import *g, const ls_import_value *v, int status, const char *text)
 {
     char name[128];
-    return ls_fail(g->err, status, "%.300s: tensor \"%s\": %s", g->file.path,
-                   ls_onnx_copy(name, sizeof name, v->name), text);
+    return ls_import_fail(g, g->at, status, "tensor \"%s\": %s",
+                          ls_onnx_copy(name, sizeof name, v->name), text);
 }
 
 void ls_import_keep(ls_import_value *v, const ls_onnx_stored *stored)
@@ -104,8 +104,7 @@ static int map_data(ls_import *g, const char *name, const ls_array **out)
     ls_error cause;
     int status = ls_file_map(&g->data.at[g->data.count], path, "external data", &cause);
     *out = &g->data.at[g->data.count++];
-    return status ? ls_fail(g->err, status, "%.200s: its external data: %.250s", g->file.path,
-                            cause.text)
+    return status ? ls_import_fail(g, g->at, status, "its external data: %.250s", cause.text)
                   : LS_OK;
 }
 

@@ -306,6 +306,12 @@ int ls_import_settle(ls_import *g, const ls_onnx_node *n, ls_import_value *v)
         status = ls_import_put_pad(g, v->node, &v->layer, v->pad);
         v->form = status ? v->form : LS_FORM_PLAIN;
         return status;
+    case LS_FORM_NORM: return ls_import_settle_norm(g, v, NULL);
+    case LS_FORM_MEAN:
+    case LS_FORM_CENTRED:
+    case LS_FORM_SQUARES:
+    case LS_FORM_VARIANCE:
+    case LS_FORM_DEVIATION: return ls_import_fail_norm(g, n);
     case LS_FORM_SOFTMAX: break;
     }
     return ls_import_fail(g, n, LS_EUNSUPPORTED,
@@ -434,6 +440,12 @@ static int step(ls_import *g, const ls_onnx_node *n, ls_import_value *v, double 
             return LS_OK;
         }
         break;
+    case LS_FORM_VARIANCE:
+        if (f == 1) {
+            v->q += c;
+            return LS_OK;
+        }
+        break;
     default: break;
     }
     status = ls_import_settle(g, n, v);
@@ -505,6 +517,11 @@ static int with_constant(ls_import *g, const ls_onnx_node *n, char op, ls_import
         c->count == (size_t)v.matrix->dim[1] &&
         c->dim[c->rank ? c->rank - 1 : 0] == v.matrix->dim[1]) {
         status = settle_product(g, &v, c);
+    } else if (v.form == LS_FORM_NORM && op == '*' && !v.matrix && ls_import_is_row(g, &v, c)) {
+        v.matrix = c;
+    } else if (v.form == LS_FORM_NORM && op == '+' && ls_import_is_row(g, &v, c)) {
+        v.node = n;
+        status = ls_import_settle_norm(g, &v, c);
     } else if (!ls_import_scalar(&x, c)) {
         status = step_channels(g, n, op, &v, c, first);
     } else if (!isfinite(x) || (x == 0 && (op == '/' || (op == '*' && !g->own)))) {
@@ -637,7 +654,8 @@ int ls_import_binary(ls_import *g, const ls_onnx_node *n)
     if (a->kind == LS_VALUE_CONSTANT)
         return with_constant(g, n, op, *b, a, true);
     if (is_formula(g, n) &&
-        ((op == '*' && (multiply_formulas(&v, a, b) || multiply_formulas(&v, b, a))) ||
+        (ls_import_norm_formulas(&v, op, a, b) ||
+         (op == '*' && (multiply_formulas(&v, a, b) || multiply_formulas(&v, b, a))) ||
          (op == '+' && (add_formulas(&v, a, b) || add_formulas(&v, b, a))))) {
         ls_import_give(g, n, &v);
         return LS_OK;
@@ -740,6 +758,13 @@ int ls_import_power(ls_import *g, const ls_onnx_node *n)
     if (status == LS_EUNSUPPORTED ||
         (status == LS_OK && (!ls_import_scalar(&exponent, by) || (exponent != 2 && exponent != 3))))
         return ls_import_fail(g, n, LS_EUNSUPPORTED, "the exponents 2 and 3 are read");
+    const ls_import_value *in = ls_import_input(g, n, 0);
+    if (status == LS_OK && in && in->kind == LS_VALUE_ROWS && in->form == LS_FORM_CENTRED &&
+        exponent == 2) {
+        v = *in;
+        v.form = LS_FORM_SQUARES;
+        return give_formula(g, n, &v);
+    }
     if (status == LS_OK)
         status = settled_input(g, n, &v);
     if (status)

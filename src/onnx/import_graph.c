@@ -12,19 +12,26 @@
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
+/* Returns whether a node is one of the file's; one that stands for none is not. */
+static bool is_listed(const ls_import *g, const ls_onnx_node *n)
+{
+    const uintptr_t at = (uintptr_t)n, first = (uintptr_t)g->file.node.at;
+    return at >= first && (at - first) / sizeof *n < (size_t)g->file.node.count;
+}
+
 void ls_import_place(char out[LS_ONNX_PLACE], const ls_import *g, const ls_onnx_node *n)
 {
     char name[100], op[40];
-    /* a node that stands for none is not in the list */
-    const uintptr_t at = (uintptr_t)n, first = (uintptr_t)g->file.node.at;
-    const size_t index = (at - first) / sizeof *n;
+    if (!is_listed(g, n))
+        n = g->at;
+    if (!n) {
+        snprintf(out, LS_ONNX_PLACE, "its output");
+        return;
+    }
     const ls_onnx_text called =
         n->name.length || n->outputs == 0 ? n->name : g->file.text.at[n->output];
-    if (index >= (size_t)g->file.node.count || at < first)
-        snprintf(out, LS_ONNX_PLACE, "its output");
-    else
-        snprintf(out, LS_ONNX_PLACE, "node %d \"%s\" (%s)", (int)index,
-                 ls_onnx_copy(name, sizeof name, called), ls_onnx_copy(op, sizeof op, n->op));
+    snprintf(out, LS_ONNX_PLACE, "node %d \"%s\" (%s)", (int)(n - g->file.node.at),
+             ls_onnx_copy(name, sizeof name, called), ls_onnx_copy(op, sizeof op, n->op));
 }
 
 int ls_import_fail(const ls_import *g, const ls_onnx_node *n, int status, const char *format, ...)
@@ -47,10 +54,12 @@ const char *ls_import_dims(char out[LS_ONNX_DIMS], const ls_import_value *v)
 {
     size_t used = (size_t)snprintf(out, LS_ONNX_DIMS, "[");
     for (int i = 0; i < v->rank && used < LS_ONNX_DIMS; i++)
-        used += (size_t)(v->dim[i] == LS_ONNX_BATCH
-                             ? snprintf(out + used, LS_ONNX_DIMS - used, "rows")
-                             : snprintf(out + used, LS_ONNX_DIMS - used, "%s%lld", i ? ", " : "",
-                                        (long long)v->dim[i]));
+        used +=
+            (size_t)(v->dim[i] == LS_ONNX_BATCH ? snprintf(out + used, LS_ONNX_DIMS - used, "rows")
+                     : v->dim[i] < 0
+                         ? snprintf(out + used, LS_ONNX_DIMS - used, "%s?", i ? ", " : "")
+                         : snprintf(out + used, LS_ONNX_DIMS - used, "%s%lld", i ? ", " : "",
+                                    (long long)v->dim[i]));
     if (used < LS_ONNX_DIMS)
         snprintf(out + used, LS_ONNX_DIMS - used, "]");
     return out;

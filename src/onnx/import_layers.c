@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Operators that become layers: convolutions, products, pools, norms, concatenations. */
+/* Operators that become layers: convolutions, products, pools, concatenations. */
 #include "onnx/importer.h"
 
 #include "base/error.h"
@@ -8,14 +8,13 @@
 #include <math.h>
 #include <string.h>
 
-static int need_input(const ls_import *g, const ls_onnx_node *n, int i, ls_import_value **out)
+int ls_import_need(const ls_import *g, const ls_onnx_node *n, int i, ls_import_value **out)
 {
     *out = ls_import_input(g, n, i);
     return *out ? LS_OK : ls_import_fail(g, n, LS_EDATA, "expected an input %d", i);
 }
 
-/* Finds an input that must be a constant. *out becomes NULL if the node does not have it. */
-static int constant_input(ls_import *g, const ls_onnx_node *n, int i, ls_import_value **out)
+int ls_import_need_constant(ls_import *g, const ls_onnx_node *n, int i, ls_import_value **out)
 {
     *out = ls_import_input(g, n, i);
     if (!*out)
@@ -28,21 +27,18 @@ static int constant_input(ls_import *g, const ls_onnx_node *n, int i, ls_import_
     return ls_import_decode(g, *out);
 }
 
-/* Finds the inputs of a node with weights: what it reads, its weights, and its bias, which becomes
- * NULL if the node does not have one. */
-static int weighted_inputs(ls_import *g, const ls_onnx_node *n, ls_import_value **x,
+int ls_import_need_weights(ls_import *g, const ls_onnx_node *n, ls_import_value **x,
                            ls_import_value **weight, ls_import_value **bias)
 {
-    int status = need_input(g, n, 0, x);
+    int status = ls_import_need(g, n, 0, x);
     if (status == LS_OK)
-        status = need_input(g, n, 1, weight);
+        status = ls_import_need(g, n, 1, weight);
     if (status == LS_OK)
-        status = constant_input(g, n, 1, weight);
-    return status ? status : constant_input(g, n, 2, bias);
+        status = ls_import_need_constant(g, n, 1, weight);
+    return status ? status : ls_import_need_constant(g, n, 2, bias);
 }
 
-/* Gives the node's output the shape of a layer: an image, or a vector of rank 2. */
-static void give_layer(ls_import *g, const ls_onnx_node *n, int layer, int rank)
+void ls_import_give_layer(ls_import *g, const ls_onnx_node *n, int layer, int rank)
 {
     const ls_shape s = ls_import_shape(g, layer);
     const ls_import_value v = {
@@ -143,6 +139,7 @@ static bool is_small(const window *w)
 /* Computes the shape of the output of a window, as ONNX does. */
 static int shape_window(const ls_import *g, const ls_onnx_node *n, const window *w, ls_shape *s)
 {
+    const ls_shape in = *s;
     int *const side[2] = {&s->h, &s->w};
     for (int i = 0; i < 2; i++) {
         const int windows = ls_windows(*side[i], (int)((w->k[i] - 1) * w->d[i] + 1), (int)w->s[i],
@@ -151,7 +148,7 @@ static int shape_window(const ls_import *g, const ls_onnx_node *n, const window 
             return ls_import_fail(g, n, LS_EDATA,
                                   "its window does not fit its input of %d×%d×%d; set "
                                   "model.input to larger rows, if the file leaves their size open",
-                                  s->c, s->h, s->w);
+                                  in.c, in.h, in.w);
         *side[i] = windows;
     }
     return LS_OK;
@@ -274,7 +271,7 @@ static int put_conv(ls_import *g, const ls_onnx_node *n, int layer, const window
     if (status == LS_OK && bias)
         status = ls_import_add_weight(g, n, bias, false, 1, bias->count, 0);
     if (status == LS_OK)
-        give_layer(g, n, ls_import_end_layer(g, s), 4);
+        ls_import_give_layer(g, n, ls_import_end_layer(g, s), 4);
     return status;
 }
 
@@ -284,7 +281,7 @@ int ls_import_conv(ls_import *g, const ls_onnx_node *n)
     int layer, pad[4];
     ls_shape s;
     window w;
-    int status = weighted_inputs(g, n, &x, &weight, &bias);
+    int status = ls_import_need_weights(g, n, &x, &weight, &bias);
     if (status == LS_OK)
         status = padded_image(g, n, x, &layer, &s, pad);
     if (status == LS_OK)
@@ -306,11 +303,11 @@ int ls_import_pad(ls_import *g, const ls_onnx_node *n)
     int count, axis_count, layer;
     ls_shape s;
     double zero = 0;
-    int status = need_input(g, n, 0, &x);
+    int status = ls_import_need(g, n, 0, &x);
     if (status == LS_OK)
         status = ls_import_list(g, n, 1, "pads", pads, 8, &count);
     if (status == LS_OK)
-        status = constant_input(g, n, 2, &fill);
+        status = ls_import_need_constant(g, n, 2, &fill);
     if (status == LS_OK)
         status = ls_import_list(g, n, 3, "axes", axes, 4, &axis_count);
     if (status)
@@ -358,7 +355,7 @@ static int put_dense(ls_import *g, const ls_onnx_node *n, int from, ls_import_va
     if (status == LS_OK && bias)
         status = ls_import_add_weight(g, n, bias, false, beta, (size_t)out, 0);
     if (status == LS_OK)
-        give_layer(g, n, ls_import_end_layer(g, (ls_shape){out, 1, 1}), 2);
+        ls_import_give_layer(g, n, ls_import_end_layer(g, (ls_shape){out, 1, 1}), 2);
     return status;
 }
 
@@ -379,7 +376,7 @@ int ls_import_gemm(ls_import *g, const ls_onnx_node *n)
     ls_import_value *x, *matrix, *bias;
     const bool transposed = ls_import_int(g, n, "transB", 0) == 0;
     int layer = 0, features = 0;
-    int status = weighted_inputs(g, n, &x, &matrix, &bias);
+    int status = ls_import_need_weights(g, n, &x, &matrix, &bias);
     if (status == LS_OK && ls_import_int(g, n, "transA", 0) != 0)
         return ls_import_fail(g, n, LS_EUNSUPPORTED, "attribute \"transA\": 0 is read");
     if (status == LS_OK && x->kind == LS_VALUE_ROWS && x->rank != 2)
@@ -403,11 +400,11 @@ int ls_import_matmul(ls_import *g, const ls_onnx_node *n)
 {
     ls_import_value *x, *matrix, v;
     int layer = 0, features = 0;
-    int status = need_input(g, n, 0, &x);
+    int status = ls_import_need(g, n, 0, &x);
     if (status == LS_OK)
-        status = need_input(g, n, 1, &matrix);
+        status = ls_import_need(g, n, 1, &matrix);
     if (status == LS_OK)
-        status = constant_input(g, n, 1, &matrix);
+        status = ls_import_need_constant(g, n, 1, &matrix);
     if (status == LS_OK && x->kind == LS_VALUE_ROWS && x->rank != 2)
         return ls_import_fail(g, n, LS_EUNSUPPORTED, "rows [rows, features] are read");
     if (status == LS_OK)
@@ -432,6 +429,22 @@ static bool is_padded(const int pad[4])
     return pad[0] || pad[1] || pad[2] || pad[3];
 }
 
+/* Returns whether a window that begins in the zeros `pad`, which a Pad node has put at the bottom
+ * or right, would not count if they were padding of the pool (ls_windows). */
+static bool loses_window(const window *w, const ls_shape *s, const int pad[4])
+{
+    const int side[2] = {s->h, s->w};
+    bool loses = false;
+    for (int i = 0; i < 2; i++) {
+        const int k = (int)w->k[i], by = (int)w->s[i], before = (int)w->pad[i],
+                  after = (int)w->pad[2 + i];
+        loses |= ls_windows(side[i], k, by, before, after, w->ceil) !=
+                 ls_windows(side[i] + pad[i] + pad[2 + i], k, by, before - pad[i],
+                            after - pad[2 + i], w->ceil);
+    }
+    return loses;
+}
+
 /* Decides what becomes of the zeros `pad` that a Pad node has put around the image `x`, on which
  * the window lies: padding of the pool, or a layer of their own. */
 static int pad_pool(ls_import *g, const ls_onnx_node *n, ls_import_value *x, window *w, ls_shape *s,
@@ -442,7 +455,7 @@ static int pad_pool(ls_import *g, const ls_onnx_node *n, ls_import_value *x, win
     bool own = false;
     for (int i = 0; i < 4; i++)
         own |= w->pad[i] != pad[i];
-    if (is_padded(pad) && (max || (own && !counts) || !is_small(w))) {
+    if (is_padded(pad) && (max || (own && !counts) || !is_small(w) || loses_window(w, s, pad))) {
         int status = ls_import_settle(g, n, x);
         if (status)
             return status;
@@ -458,21 +471,12 @@ static int pad_pool(ls_import *g, const ls_onnx_node *n, ls_import_value *x, win
                           (long long)w->k[0], (long long)w->k[1]);
 }
 
-static int check_pool(const ls_import *g, const ls_onnx_node *n, const window *w, const ls_shape *s)
+static int check_pool(const ls_import *g, const ls_onnx_node *n, const window *w)
 {
-    const int side[2] = {s->h, s->w};
-    bool beyond = false;
-    for (int i = 0; i < 2; i++)
-        beyond |= w->ceil && (side[i] + w->pad[i] + w->pad[2 + i] - w->k[i]) % w->s[i] != 0;
     if (w->d[0] != 1 || w->d[1] != 1)
         return ls_import_fail(g, n, LS_EUNSUPPORTED, "attribute \"dilations\": 1 is read");
     if (ls_import_int(g, n, "storage_order", 0) != 0)
         return ls_import_fail(g, n, LS_EUNSUPPORTED, "attribute \"storage_order\": 0 is read");
-    /* the divisor of such a window depends on the version of the operators */
-    if (ls_import_int(g, n, "count_include_pad", 0) && beyond)
-        return ls_import_fail(g, n, LS_EUNSUPPORTED,
-                              "attribute \"ceil_mode\": with \"count_include_pad\" and a window "
-                              "that extends beyond the padding it is not read");
     return LS_OK;
 }
 
@@ -483,13 +487,13 @@ int ls_import_pool(ls_import *g, const ls_onnx_node *n)
     int layer, pad[4];
     ls_shape s;
     window w = {.k = {0}};
-    int status = need_input(g, n, 0, &x);
+    int status = ls_import_need(g, n, 0, &x);
     if (status == LS_OK)
         status = padded_image(g, n, x, &layer, &s, pad);
     if (status == LS_OK)
         status = read_window(g, n, &w, &s, pad);
     if (status == LS_OK)
-        status = check_pool(g, n, &w, &s);
+        status = check_pool(g, n, &w);
     if (status == LS_OK)
         status = pad_pool(g, n, x, &w, &s, pad);
     if (status == LS_OK)
@@ -503,13 +507,12 @@ int ls_import_pool(ls_import *g, const ls_onnx_node *n)
         ls_json_put_bool(&g->json, "ceil_mode", true);
     if (!max && (is_padded(pad) || ls_import_int(g, n, "count_include_pad", 0)))
         ls_json_put_bool(&g->json, "count_include_pad", true);
-    give_layer(g, n, ls_import_end_layer(g, s), 4);
+    ls_import_give_layer(g, n, ls_import_end_layer(g, s), 4);
     return LS_OK;
 }
 
-/* Writes the mean over height and width. */
-static int put_mean(ls_import *g, const ls_onnx_node *n, int layer, const ls_shape *s,
-                    const ls_import_value *view)
+int ls_import_put_mean(ls_import *g, const ls_onnx_node *n, int layer, const ls_shape *s,
+                       const ls_import_value *view)
 {
     int status = ls_import_begin_layer(g, n, "global_avg_pool", layer, NULL);
     if (status)
@@ -525,133 +528,22 @@ int ls_import_global(ls_import *g, const ls_onnx_node *n)
     ls_import_value *x;
     int layer;
     ls_shape s;
-    int status = need_input(g, n, 0, &x);
+    int status = ls_import_need(g, n, 0, &x);
     if (status == LS_OK)
         status = ls_import_image(g, n, x, &layer, &s);
     if (status)
         return status;
     const ls_import_value view = {.rank = 4, .dim = {LS_ONNX_BATCH, s.c, 1, 1}};
     if (ls_onnx_is(n->op, "GlobalAveragePool"))
-        return put_mean(g, n, layer, &s, &view);
+        return ls_import_put_mean(g, n, layer, &s, &view);
     if (s.h > 255 || s.w > 255)
         return ls_import_fail(g, n, LS_EUNSUPPORTED, "images of up to 255×255 are read");
     status = ls_import_begin_layer(g, n, "max_pool", layer, NULL);
     if (status)
         return status;
     put_pair(g, "kernel", (const int64_t[2]){s.h, s.w});
-    give_layer(g, n, ls_import_end_layer(g, (ls_shape){s.c, 1, 1}), 4);
+    ls_import_give_layer(g, n, ls_import_end_layer(g, (ls_shape){s.c, 1, 1}), 4);
     return LS_OK;
-}
-
-/* Reads ReduceMean over height and width, which may have been joined to one dimension. */
-int ls_import_mean(ls_import *g, const ls_onnx_node *n)
-{
-    ls_import_value *x;
-    int64_t axes[LS_ONNX_RANK];
-    int count;
-    unsigned over = 0;
-    int status = need_input(g, n, 0, &x);
-    if (status == LS_OK)
-        status = ls_import_settle(g, n, x);
-    if (status == LS_OK)
-        status = ls_import_list(g, n, 1, "axes", axes, LS_ONNX_RANK, &count);
-    if (status)
-        return status;
-    for (int i = 0; i < count; i++) {
-        const int64_t axis = axes[i] < 0 ? axes[i] + x->rank : axes[i];
-        if (axis >= 0 && axis < x->rank)
-            over |= 1u << axis;
-    }
-    const ls_shape s = ls_import_shape(g, x->layer);
-    const bool image = x->rank == 4 && x->dim[1] == s.c && x->dim[2] == s.h && x->dim[3] == s.w;
-    const bool joined = x->rank == 3 && x->dim[1] == s.c && x->dim[2] == (int64_t)s.h * s.w;
-    if (!(image && over == 12) && !(joined && over == 4))
-        return ls_import_fail(g, n, LS_EUNSUPPORTED,
-                              "attribute \"axes\": the mean over height and width of an image is "
-                              "read");
-    const bool keeps = ls_import_int(g, n, "keepdims", 1) != 0;
-    const ls_import_value view = {.rank = keeps ? x->rank : 2, .dim = {LS_ONNX_BATCH, s.c, 1, 1}};
-    return put_mean(g, n, x->layer, &s, &view);
-}
-
-/* ---- norms ----------------------------------------------------------------------------------- */
-
-int ls_import_batch_norm(ls_import *g, const ls_onnx_node *n)
-{
-    ls_import_value *x, *part[4] = {0};
-    int layer = 0, features = 0;
-    int status = need_input(g, n, 0, &x);
-    for (int i = 0; i < 4 && status == LS_OK; i++) {
-        status = need_input(g, n, 1 + i, &part[i]);
-        if (status == LS_OK)
-            status = constant_input(g, n, 1 + i, &part[i]);
-    }
-    if (status == LS_OK && ls_import_int(g, n, "training_mode", 0) != 0)
-        return ls_import_fail(g, n, LS_EUNSUPPORTED,
-                              "attribute \"training_mode\": 0 is read; export the model for "
-                              "inference");
-    if (status == LS_OK && ls_import_int(g, n, "spatial", 1) != 1)
-        return ls_import_fail(g, n, LS_EUNSUPPORTED, "attribute \"spatial\": 1 is read");
-    ls_shape s = {0};
-    if (status == LS_OK && x->kind == LS_VALUE_ROWS && x->rank == 2)
-        status = ls_import_vector(g, n, x, &layer, &features);
-    else if (status == LS_OK)
-        status = ls_import_image(g, n, x, &layer, &s);
-    if (status)
-        return status;
-    s = ls_import_shape(g, layer);
-    for (int i = 0; i < 4; i++)
-        if (part[i]->count != (size_t)s.c)
-            return ls_import_fail(g, n, LS_EDATA, "its input %d needs %d numbers", 1 + i, s.c);
-    const double momentum = 1 - ls_import_float(g, n, "momentum", (double)0.9f);
-    status = ls_import_begin_layer(g, n, "batch_norm", layer, part[0]);
-    if (status)
-        return status;
-    ls_json_put_float(&g->json, "epsilon", (float)ls_import_float(g, n, "epsilon", (double)1e-5f));
-    if (momentum > 0 && momentum < 1)
-        ls_json_put_float(&g->json, "momentum", (float)(round(momentum * 1e6) / 1e6));
-    for (int i = 0; i < 4 && status == LS_OK; i++)
-        status = ls_import_add_weight(g, n, part[i], false, 1, (size_t)s.c, 0);
-    if (status == LS_OK)
-        give_layer(g, n, ls_import_end_layer(g, s), x->rank);
-    return status;
-}
-
-int ls_import_layer_norm(ls_import *g, const ls_onnx_node *n)
-{
-    ls_import_value *x, *scale, *bias;
-    int layer = 0;
-    int status = weighted_inputs(g, n, &x, &scale, &bias);
-    if (status == LS_OK)
-        status = ls_import_settle(g, n, x);
-    if (status)
-        return status;
-    int64_t axis = ls_import_int(g, n, "axis", -1);
-    axis = axis < 0 ? axis + x->rank : axis;
-    layer = x->layer;
-    ls_shape s = ls_import_shape(g, layer);
-    if (x->rank == 2) {
-        int features;
-        status = ls_import_vector(g, n, x, &layer, &features);
-        s = ls_import_shape(g, layer);
-    }
-    if (status)
-        return status;
-    const size_t values = (size_t)s.c * (size_t)s.h * (size_t)s.w;
-    if (axis != 1 || (x->rank != 2 && x->rank != 4) || scale->count != values ||
-        (bias && bias->count != values))
-        return ls_import_fail(g, n, LS_EUNSUPPORTED,
-                              "attribute \"axis\": a norm over all values of a row is read");
-    status = ls_import_begin_layer(g, n, "layer_norm", layer, scale);
-    if (status)
-        return status;
-    ls_json_put_float(&g->json, "epsilon", (float)ls_import_float(g, n, "epsilon", (double)1e-5f));
-    status = ls_import_add_weight(g, n, scale, false, 1, values, 0);
-    if (status == LS_OK)
-        status = ls_import_add_weight(g, n, bias, false, 1, values, 0);
-    if (status == LS_OK)
-        give_layer(g, n, ls_import_end_layer(g, s), x->rank);
-    return status;
 }
 
 /* ---- the rest -------------------------------------------------------------------------------- */
@@ -700,7 +592,7 @@ int ls_import_concat(ls_import *g, const ls_onnx_node *n)
     for (int i = 0; i < n->inputs && status == LS_OK; i++) {
         int layer = 0, features;
         ls_shape s;
-        status = need_input(g, n, i, &x);
+        status = ls_import_need(g, n, i, &x);
         if (status == LS_OK && x->kind == LS_VALUE_ROWS && x->rank != rank)
             return ls_import_fail(g, n, LS_EDATA, "its inputs have unlike numbers of dimensions");
         if (status == LS_OK)
@@ -711,7 +603,7 @@ int ls_import_concat(ls_import *g, const ls_onnx_node *n)
         joined = layer;
     }
     if (status == LS_OK)
-        give_layer(g, n, joined, rank);
+        ls_import_give_layer(g, n, joined, rank);
     return status;
 }
 
@@ -721,7 +613,7 @@ static int read_scales(ls_import *g, const ls_onnx_node *n, const ls_shape *s, i
     ls_import_value *scales;
     int64_t sizes[4];
     int count;
-    int status = constant_input(g, n, 2, &scales);
+    int status = ls_import_need_constant(g, n, 2, &scales);
     if (status == LS_OK)
         status = ls_import_list(g, n, 3, "sizes", sizes, 4, &count);
     if (status)
@@ -767,7 +659,7 @@ int ls_import_resize(ls_import *g, const ls_onnx_node *n)
                               "attribute \"coordinate_transformation_mode\": asymmetric with "
                               "\"nearest_mode\" floor, and half_pixel with round_prefer_floor, "
                               "are read");
-    int status = need_input(g, n, 0, &x);
+    int status = ls_import_need(g, n, 0, &x);
     if (status == LS_OK)
         status = ls_import_image(g, n, x, &layer, &s);
     if (status == LS_OK)
@@ -780,14 +672,14 @@ int ls_import_resize(ls_import *g, const ls_onnx_node *n)
         return status;
     put_pair(g, "scale", by);
     s.h *= (int)by[0], s.w *= (int)by[1];
-    give_layer(g, n, ls_import_end_layer(g, s), 4);
+    ls_import_give_layer(g, n, ls_import_end_layer(g, s), 4);
     return LS_OK;
 }
 
 int ls_import_softmax(ls_import *g, const ls_onnx_node *n)
 {
     ls_import_value *x;
-    int status = need_input(g, n, 0, &x);
+    int status = ls_import_need(g, n, 0, &x);
     if (status == LS_OK)
         status = ls_import_settle(g, n, x);
     if (status)

@@ -257,12 +257,12 @@ static int check_head(const ls_import *g)
     const bool dense = strcmp(head->type, "dense") == 0, conv = strcmp(head->type, "conv2d") == 0;
     if ((dense || conv) && head->out.c == g->layer[g->layers - 1].out.c)
         return LS_OK;
-    return ls_fail(g->err, LS_EUNSUPPORTED,
-                   "%.300s: its last layer with weights is \"%s\", a %s of %d outputs before an "
-                   "output of %d values; a new head takes the place of a dense layer or "
-                   "convolution that gives the output; \"output\" can name an earlier tensor",
-                   g->file.path, head->name, head->type, head->out.c,
-                   g->layer[g->layers - 1].out.c);
+    return ls_import_fail(g, head->node, LS_EUNSUPPORTED,
+                          "its last layer with weights is \"%s\", a %s of %d outputs before an "
+                          "output of %d values; a new head takes the place of a dense layer or "
+                          "convolution that gives the output; \"output\" can name an earlier "
+                          "tensor",
+                          head->name, head->type, head->out.c, g->layer[g->layers - 1].out.c);
 }
 
 /* Writes the layer `node`, with as many outputs as the data have classes, and a bias. (Exporters

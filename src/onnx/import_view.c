@@ -52,6 +52,21 @@ int ls_import_identity(ls_import *g, const ls_onnx_node *n)
     return status ? status : give_view(g, n, v, v->dim, v->rank);
 }
 
+/* Reads Dropout, which changes nothing unless its input "training_mode" is true. */
+int ls_import_dropout(ls_import *g, const ls_onnx_node *n)
+{
+    ls_import_value *training;
+    double on = 0;
+    int status = ls_import_need_constant(g, n, 2, &training);
+    if (status)
+        return status;
+    if (training && (!ls_import_scalar(&on, training) || on != 0))
+        return ls_import_fail(g, n, LS_EUNSUPPORTED,
+                              "its input 2, training_mode, is true; false is read: export the "
+                              "network after net.eval(), and not with TrainingMode.TRAINING");
+    return ls_import_identity(g, n);
+}
+
 static bool is_float(int64_t type)
 {
     return type == LS_ONNX_FLOAT || type == LS_ONNX_DOUBLE || type == LS_ONNX_FLOAT16 ||

@@ -38,13 +38,22 @@ typedef enum ls_form {
     LS_FORM_GELU2,   /* x·s·(tanh(t·x³ + p·x) + q) */
     LS_FORM_PAD,     /* x with zeros around it */
     LS_FORM_PRODUCT, /* the product of x and a constant matrix, to which a bias may be added */
-    LS_FORM_SOFTMAX  /* the softmax of x, or its logarithm, over the classes */
+    LS_FORM_SOFTMAX, /* the softmax of x, or its logarithm, over the classes */
+    /* the parts of a LayerNorm over all values of a row (import_norm.c) */
+    LS_FORM_MEAN,      /* m, the mean of x */
+    LS_FORM_CENTRED,   /* x − m */
+    LS_FORM_SQUARES,   /* (x − m)² */
+    LS_FORM_VARIANCE,  /* v + q, where v is the mean of (x − m)² */
+    LS_FORM_DEVIATION, /* √(v + q) */
+    LS_FORM_NORM       /* (x − m) / √(v + q), times the constant `matrix` if it is not NULL */
 } ls_form;
 
 typedef struct ls_import_value {
     ls_onnx_text name;
     enum { LS_VALUE_NONE, LS_VALUE_CONSTANT, LS_VALUE_ROWS } kind;
     int uses; /* number of inputs of needed nodes that read it */
+    /* the first node on which it depends whose operator is not read; NULL: there is none */
+    const ls_onnx_node *unread;
     /* shape; dim[0] of rows is LS_ONNX_BATCH. For rows it is the view of the graph. */
     int rank;
     int64_t dim[LS_ONNX_RANK];
@@ -64,7 +73,7 @@ typedef struct ls_import_value {
     ls_form form;
     double p, q, lo, hi, s, t;      /* the numbers of the formula */
     int pad[4];                     /* for LS_FORM_PAD: top, left, bottom, right */
-    struct ls_import_value *matrix; /* for LS_FORM_PRODUCT */
+    struct ls_import_value *matrix; /* for LS_FORM_PRODUCT and LS_FORM_NORM */
     bool begin;                     /* the rows themselves: what the first layer reads */
 } ls_import_value;
 
@@ -89,6 +98,7 @@ typedef struct ls_import {
     int *slot; /* [slots] hash table of names: index of a value + 1; 0: free */
     size_t slots;
     bool *needed;           /* [nodes] the output depends on the node */
+    const ls_onnx_node *at; /* the node that is read; NULL: none is */
     int64_t fixed;          /* number of rows that the file fixes; 0: free */
     ls_shape input;         /* shape of a row */
     ls_onnx_text begin;     /* name of the tensor with the rows */
@@ -114,8 +124,8 @@ typedef struct ls_import {
 /* ---- failures, names and attributes (import_graph.c)
  * ----------------------------------------------- */
 
-/* Writes "node 3 \"name\" (Op)" to `out`; a node without a name has that of its output. Writes
- * "its output" if `n` is no node of the file. */
+/* Writes "node 3 \"name\" (Op)" to `out`; a node without a name has that of its output. If `n` is
+ * no node of the file, the node that is read stands for it, and without one "its output". */
 void ls_import_place(char out[LS_ONNX_PLACE], const ls_import *g, const ls_onnx_node *n);
 /* Fails with a message that names the node. Returns `status`. */
 int ls_import_fail(const ls_import *g, const ls_onnx_node *n, int status, const char *format, ...)
@@ -219,6 +229,47 @@ int ls_import_image(ls_import *g, const ls_onnx_node *n, ls_import_value *v, int
 int ls_import_vector(ls_import *g, const ls_onnx_node *n, ls_import_value *v, int *layer,
                      int *features);
 
+/* ---- the rows (import.c), and those of a file that Lockstep wrote (import_own.c) --------------
+ */
+
+/* Makes `v` the rows that the first layer reads, with the shape `dim` [rank], rank 2 to 4, whose
+ * first dimension is the number of rows. */
+int ls_import_set_rows(ls_import *g, ls_import_value *v, const int64_t *dim, int rank);
+/* Returns the value of an entry of the metadata; length 0: there is none. */
+ls_onnx_text ls_import_entry(const ls_import *g, const char *key);
+/* Finds what the first layer reads in a file that Lockstep wrote, after the nodes that prepare a
+ * row, and how they do that. A config prepares rows itself. */
+int ls_import_begin_own(ls_import *g, ls_import_value *v);
+
+/* ---- inputs and outputs of layers (import_layers.c) ------------------------------------------ */
+
+/* Finds an input that the node must have. */
+int ls_import_need(const ls_import *g, const ls_onnx_node *n, int i, ls_import_value **out);
+/* Finds an input that must be a constant, and decodes it. *out becomes NULL if the node does not
+ * have it. */
+int ls_import_need_constant(ls_import *g, const ls_onnx_node *n, int i, ls_import_value **out);
+/* Finds the inputs of a node with weights: what it reads, its weights, and its bias, which becomes
+ * NULL if the node does not have one. */
+int ls_import_need_weights(ls_import *g, const ls_onnx_node *n, ls_import_value **x,
+                           ls_import_value **weight, ls_import_value **bias);
+/* Gives the node's output the shape of a layer: an image, or a vector of rank 2. */
+void ls_import_give_layer(ls_import *g, const ls_onnx_node *n, int layer, int rank);
+/* Writes the mean over height and width, and gives it the view `view`. */
+int ls_import_put_mean(ls_import *g, const ls_onnx_node *n, int layer, const ls_shape *s,
+                       const ls_import_value *view);
+
+/* ---- LayerNorm that is written out (import_norm.c) ------------------------------------------- */
+
+/* Writes the layer of a value that is LS_FORM_NORM, with a bias, or with zeros for NULL. */
+int ls_import_settle_norm(ls_import *g, ls_import_value *v, ls_import_value *bias);
+/* Fails because the node reads another part of a LayerNorm. */
+int ls_import_fail_norm(const ls_import *g, const ls_onnx_node *n);
+/* Continues a formula: computes a op b if both are parts of a LayerNorm of the same x. */
+bool ls_import_norm_formulas(ls_import_value *out, char op, const ls_import_value *a,
+                             const ls_import_value *b);
+/* Returns whether a constant has a number for each value of a row, in the view of `v`. */
+bool ls_import_is_row(const ls_import *g, const ls_import_value *v, const ls_import_value *c);
+
 /* ---- the operators --------------------------------------------------------------------------- */
 
 typedef int ls_import_op(ls_import *g, const ls_onnx_node *n);
@@ -228,11 +279,12 @@ ls_import_op ls_import_unary, ls_import_binary, ls_import_clip, ls_import_limit,
     ls_import_neg, ls_import_power, ls_import_sum;
 /* import_layers.c */
 ls_import_op ls_import_conv, ls_import_gemm, ls_import_matmul, ls_import_pool, ls_import_global,
-    ls_import_mean, ls_import_batch_norm, ls_import_layer_norm, ls_import_concat, ls_import_resize,
-    ls_import_pad, ls_import_softmax;
+    ls_import_concat, ls_import_resize, ls_import_pad, ls_import_softmax;
+/* import_norm.c */
+ls_import_op ls_import_batch_norm, ls_import_layer_norm, ls_import_mean, ls_import_sqrt;
 /* import_view.c */
-ls_import_op ls_import_identity, ls_import_cast, ls_import_flatten, ls_import_reshape,
-    ls_import_squeeze, ls_import_transpose;
+ls_import_op ls_import_identity, ls_import_dropout, ls_import_cast, ls_import_flatten,
+    ls_import_reshape, ls_import_squeeze, ls_import_transpose;
 /* import_fold.c */
 ls_import_op ls_import_constant, ls_import_shape_of, ls_import_gather, ls_import_slice,
     ls_import_filled, ls_import_round;

@@ -192,7 +192,7 @@ def pictures():
     accepts("the median of the sides", "wide", data={"image_size": 40}, said=("40 training pictures are few", "shifted"))
     accepts("a size that is set", "wide", "--set", "data.image_size=9", data={"image_size": 9}, said=("scaled to 9×9",))
     accepts("colours that are set", "wide", "--set", "data.channels=3", "--set", "data.image_size=8", data={"channels": 3},
-            said=("pictures, in colour", "mirrored"))
+            said=("pictures, in colour", "mirrored at random (augment); where a mirrored picture shows something else, such as text: --set augment.flip=false"))
 
 
 def result(what, *sets):

@@ -131,11 +131,11 @@ def from_a_run():
     train("there/photos.json", "there/run", "--devices", "cpu:1", "--set", "epochs=1", "--set", "freeze_epochs=1")
 
 
-def foreign(path, *shape, classes=5, output="y"):
-    """Writes a small network of another program, for rows of the shape. Its features are the tensor d."""
+def foreign(path, *shape, classes=5, output="y", last="y"):
+    """Writes a small network of another program, for rows of the shape. Its features are the tensor d, its outputs `last`."""
     nodes = [onnx_node("Conv", ["x", "body.weight", "body.bias"], "a", strides=[8, 8], kernel_shape=[3, 3]), onnx_node("Relu", ["a"], "b"),
              onnx_node("GlobalAveragePool", ["b"], "c"), onnx_node("Flatten", ["c"], "d", axis=1),
-             onnx_node("Gemm", ["d", "fc.weight", "fc.bias"], "y", transB=1)]
+             onnx_node("Gemm", ["d", "fc.weight", "fc.bias"], last, transB=1)]
     tensors = [onnx_floats("body.weight", 2, shape[0], 3, 3), onnx_floats("body.bias", 2), onnx_floats("fc.weight", classes, 2),
                onnx_floats("fc.bias", classes)]
     Path(path).write_bytes(onnx_file(nodes, tensors, shape=("n", *shape), output=output))
@@ -177,7 +177,10 @@ def pictures():
     recipe = {"resize": 256, "crop": 224, "interpolation": "bilinear"}
     imagenet = GUESS + "data.pictures is that of networks for ImageNet"
     data_of("224", "usual.onnx", {"pictures": "imagenet"}, said=(imagenet, "cut to the middle, 224×224 (data.pictures)"))
-    data_of("an open size", "open.onnx", {"pictures": "imagenet"}, said=(imagenet,))
+    data_of("an open size", "open.onnx", {"pictures": "imagenet"}, said=(
+        imagenet, "leaves the size of its rows open: 3×224×224 is taken (model.input); another: --set model.input=[3,HEIGHT,WIDTH]"))
+    data_of("a size that is given", "open.onnx", {"resize": [48, 192], "interpolation": "bilinear", **SCALES}, "model.input=[3,48,192]",
+            unsaid=("leaves the size",))
     data_of("224 with scales", "usual.onnx", {**recipe, "mean": 0.5, "std": STD}, "data.mean=0.5",
             said=(GUESS + "data.resize and data.crop are those of",))
     data_of("224 with a size", "usual.onnx", {"image_size": 224, **SCALES}, "data.image_size=224", said=(GUESS + "data.mean and data.std are",))
@@ -207,6 +210,10 @@ def parts():
     if model != {"onnx": "two.onnx", "input": [3, 48, 40], "head": "new", "output": "y"}:
         failures.append(f"one of two outputs: {model}")
     good("one of two outputs: the config", "two.json", "--print-config")
+    foreign("numbered.onnx", 3, 32, 32, output="25 d", last="25")
+    refused("a name that is a number", "init", "photos", "--from", "numbered.onnx", "--set", "model.output=25", "--to", "no.json",
+            said='"output" must be the name of a tensor in quotes, "25" (on the command line --set \'model.output="25"\'), found a number')
+    good("a name that is a number, in quotes", "init", "photos", "--from", "numbered.onnx", "--set", 'model.output="25"', "--to", "numbered.json")
     refused("no such output", "init", "photos", "--from", "two.onnx", "--set", "model.output=z", "--to", "no.json", said='it has no tensor "z"')
     refused("no shape", "init", "photos", "--from", "two.onnx", "--set", "model.output=y", "--set", "model.input=3", "--to", "no.json",
             said='"input" must be [channels, height, width], found a number')

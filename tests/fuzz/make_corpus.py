@@ -868,6 +868,15 @@ graphs = {
         onnx_node("Mul", ["d", "half"], "h")] + onnx_head,
         onnx_fc + [message((2, 1), (8, n), (9, struct.pack("<f", v)))
                    for n, v in (("r", 0.70710678), ("one", 1), ("half", 0.5))]),
+    "norm": onnx_file([
+        onnx_node("ReduceMean", ["x"], "m", axes=[1, 2, 3]), onnx_node("Sub", ["x", "m"], "c"),
+        onnx_node("Pow", ["c", "two"], "q"), onnx_node("ReduceMean", ["q"], "v", axes=[1, 2, 3]),
+        onnx_node("Add", ["v", "e"], "a"), onnx_node("Sqrt", ["a"], "d"), onnx_node("Div", ["c", "d"], "n"),
+        onnx_node("Mul", ["n", "ln.weight"], "s"), onnx_node("Add", ["s", "ln.bias"], "b"),
+        onnx_node("Dropout", ["b", "e", "off"], "o"),
+        onnx_node("AveragePool", ["o"], "h", kernel_shape=[1, 1], ceil_mode=1, count_include_pad=1)] + onnx_head,
+        onnx_fc + [onnx_floats("ln.weight", 2, 4, 4), onnx_floats("ln.bias", 2, 4, 4)] +
+        [message((2, 1), (8, n), (4, struct.pack("<f", v))) for n, v in (("two", 2), ("e", 1e-3), ("off", 0))], opset=13),
     "cubic": onnx_file([
         onnx_node("Pow", ["x", "three"], "a"), onnx_node("Mul", ["a", "small"], "b"),
         onnx_node("Add", ["x", "b"], "c"), onnx_node("Mul", ["c", "root"], "d"),

@@ -759,7 +759,9 @@ static void an_output_that_is_an_image_is_refused_by_its_name(void **state)
     begin(&f);
     node(&f, "Relu", "x", NULL, "r");
     ls_onnx_put_output(&f, "r", dim, 3);
-    check_refused(&f, ": its output \"r\" has 4 dimensions; a vector [rows, features] is read");
+    check_refused(
+        &f,
+        "node 0 \"r\" (Relu): its output \"r\" has 4 dimensions; a vector [rows, features] is read");
 }
 
 static void a_second_input_is_refused_with_the_names_of_both(void **state)
@@ -772,7 +774,241 @@ static void a_second_input_is_refused_with_the_names_of_both(void **state)
     node(&f, "Add", "x", "z", "s");
     end_with_dense(&f, "s");
     check_refused(&f,
-                  "its output depends on 2 inputs without initial values: \"x\", \"z\"; one is");
+                  "node 0 \"s\" (Add): its input \"z\" is one of 2 inputs without initial values "
+                  "on which the output depends: \"x\", \"z\"; one is read");
+}
+
+/* Begins a graph whose input x has the shape [batch, 2, 3, 4, 5], which is not read. */
+static void begin_large(ls_onnx_file *f)
+{
+    static const int dim[4] = {2, 3, 4, 5};
+    ls_onnx_file_init(f, NULL);
+    ls_onnx_put_input(f, "x", LS_ONNX_FLOAT, dim, 4);
+}
+
+static void an_input_is_refused_with_the_node_that_reads_it(void **state)
+{
+    static const int dim[3] = {2, 4, 4};
+    (void)state;
+    ls_onnx_file f;
+    begin_large(&f);
+    node(&f, "Relu", "x", NULL, "unused");
+    node(&f, "Tanh", "x", NULL, "t");
+    end_with_dense(&f, "t");
+    check_refused(&f, "node 1 \"t\" (Tanh): its input \"x\" has the shape [?, 2, 3, 4, 5] in the "
+                      "file; [rows, channels, height, width], ");
+    ls_onnx_file_init(&f, NULL);
+    ls_onnx_put_input(&f, "x", LS_ONNX_INT64, dim, 3);
+    node(&f, "Relu", "x", NULL, "r");
+    end_with_dense(&f, "r");
+    check_refused(&f,
+                  "node 0 \"r\" (Relu): its input \"x\" has values of the type int64 in the file");
+    begin(&f);
+    node(&f, "Relu", "x", NULL, "r");
+    node(&f, "Flatten", "r", NULL, "flat");
+    ls_onnx_put_output(&f, "flat", dim, 1);
+    check_refused(&f, "node 1 \"flat\" (Flatten): it gives the output, and neither it nor a node "
+                      "before it has weights");
+    begin(&f);
+    ls_onnx_put_output(&f, "x", dim, 1);
+    check_refused(&f, ": its graph has no nodes");
+}
+
+static void an_operator_that_is_not_read_is_the_first_reason(void **state)
+{
+    static const int dim[3] = {2, 4, 4};
+    (void)state;
+    ls_onnx_file f;
+    begin_large(&f); /* before the shape of the input */
+    node(&f, "Relu", "x", NULL, "r");
+    node(&f, "Einsum", "r", NULL, "e");
+    node(&f, "Elu", "e", NULL, "elu");
+    end_with_dense(&f, "elu");
+    check_refused(&f, "node 1 \"e\" (Einsum): the operator is not read");
+    begin(&f); /* before the choice of an output, if each depends on one */
+    node(&f, "Einsum", "x", NULL, "e");
+    ls_onnx_put_output(&f, "e", dim, 3);
+    end_with_dense(&f, "e");
+    check_refused(&f, "node 0 \"e\" (Einsum): the operator is not read");
+    begin(&f); /* else not */
+    node(&f, "Einsum", "x", NULL, "e");
+    ls_onnx_put_output(&f, "e", dim, 3);
+    end_with_dense(&f, "x");
+    check_refused(&f,
+                  "node 0 \"e\" (Einsum): it gives one of 2 outputs; set model.output to one of "
+                  "them: \"e\", \"y\"");
+    begin(&f); /* nor one on which the output does not depend */
+    node(&f, "Einsum", "x", NULL, "e");
+    end_with_dense(&f, "x");
+    check_layers(&f, "[" DENSE);
+    begin(&f);
+    node(&f, "If", "x", NULL, "i");
+    end_with_dense(&f, "i");
+    check_refused(&f,
+                  "node 0 \"i\" (If): the operator is not read; nodes that are always computed, "
+                  "and once, are read; if the condition of an If is constant, onnxsim");
+}
+
+static void nodes_of_a_network_in_training_are_refused(void **state)
+{
+    static const float ones[2] = {1, 1};
+    static const int two = 2;
+    static const char *const part[4] = {"s", "b", "m", "v"};
+    (void)state;
+    ls_onnx_file f;
+    for (int training = 0; training < 2; training++) {
+        begin(&f);
+        scalar(&f, "half", 0.5f), scalar(&f, "on", (float)training);
+        ls_onnx_node_begin(&f, "Dropout", "d", "x");
+        ls_onnx_node_input(&f, "half");
+        ls_onnx_node_input(&f, "on");
+        ls_onnx_node_end(&f, "d");
+        end_with_dense(&f, "d");
+        if (training)
+            check_refused(&f, "node 0 \"d\" (Dropout): its input 2, training_mode, is true; false "
+                              "is read: export the network after net.eval()");
+        else
+            check_layers(&f, "[" DENSE);
+    }
+    begin(&f);
+    ls_onnx_node_begin(&f, "BatchNormalization", "n", "x");
+    for (int i = 0; i < 4; i++)
+        ls_onnx_node_input(&f, part[i]);
+    ls_onnx_node_int(&f, "training_mode", 1);
+    ls_onnx_node_end(&f, "n");
+    for (int i = 0; i < 4; i++)
+        ls_onnx_put_floats(&f, part[i], &two, 1, ones, 2);
+    end_with_dense(&f, "n");
+    check_refused(&f, "node 0 \"n\" (BatchNormalization): attribute \"training_mode\": 0 is read; "
+                      "export the network after net.eval()");
+}
+
+/* ---- LayerNorm written out ------------------------------------------------------------------- */
+
+/* Adds the mean of `in` over the axes from 1 to `rank` − 1, or over axis 1 alone if `rank` is 0. */
+static void mean(ls_onnx_file *f, const char *in, int rank, const char *out)
+{
+    static const int axes[3] = {1, 2, 3};
+    ls_onnx_node_begin(f, "ReduceMean", out, in);
+    ls_onnx_node_ints(f, "axes", axes, rank ? rank - 1 : 1);
+    ls_onnx_node_end(f, out);
+}
+
+/* Adds (in − m) / √(v + 0.001) as "n", where m and v are mean and variance of a row. */
+static void norm(ls_onnx_file *f, const char *in, int rank, bool power)
+{
+    scalar(f, "2", 2), scalar(f, "epsilon", 0.001f);
+    mean(f, in, rank, "m");
+    node(f, "Sub", in, "m", "c");
+    node(f, power ? "Pow" : "Mul", "c", power ? "2" : "c", "s");
+    mean(f, "s", rank, "v");
+    node(f, "Add", "v", "epsilon", "e");
+    node(f, "Sqrt", "e", NULL, "d");
+    node(f, "Div", "c", "d", "n");
+}
+
+#define NORM(name) "{\"type\":\"layer_norm\",\"name\":\"" name "\",\"epsilon\":0.001}"
+
+static void a_layer_norm_that_is_written_out_is_one_layer(void **state)
+{
+    static const float number[32] = {1, 2};
+    static const int dim[3] = {2, 4, 4}, two = 2, features = 32;
+    (void)state;
+    ls_onnx_file f;
+    begin(&f); /* of an image, with weight and bias */
+    norm(&f, "x", 4, true);
+    ls_onnx_put_floats(&f, "ln.weight", dim, 3, number, 32);
+    ls_onnx_put_floats(&f, "ln.bias", dim, 3, number, 32);
+    node(&f, "Mul", "n", "ln.weight", "w");
+    node(&f, "Add", "w", "ln.bias", "b");
+    end_with_dense(&f, "b");
+    check_layers(&f, "[" NORM("ln") "," DENSE);
+    begin(&f); /* of a vector, without them, and twice its values */
+    node(&f, "Flatten", "x", NULL, "r");
+    norm(&f, "r", 2, false);
+    node(&f, "Mul", "n", "2", "twice");
+    end_with_dense(&f, "twice");
+    check_layers(&f, "[{\"type\":\"flatten\",\"name\":\"flatten\"}," NORM(
+                         "n") ","
+                              "{\"type\":\"affine\",\"name\":\"twice\",\"slope\":2}");
+    begin(&f); /* the bias alone */
+    node(&f, "Flatten", "x", NULL, "r");
+    norm(&f, "r", 2, true);
+    ls_onnx_put_floats(&f, "ln.bias", &features, 1, number, 32);
+    node(&f, "Add", "ln.bias", "n", "b");
+    end_with_dense(&f, "b");
+    check_layers(&f, "[{\"type\":\"flatten\",\"name\":\"flatten\"}," NORM("b") ",");
+    begin(&f); /* over the channels alone */
+    norm(&f, "x", 0, true);
+    end_with_dense(&f, "n");
+    check_refused(&f,
+                  "node 0 \"m\" (ReduceMean): attribute \"axes\": the mean over height and width "
+                  "of an image is read, and in a LayerNorm that over all values of a row");
+    begin(&f); /* a part of it */
+    mean(&f, "x", 4, "m");
+    node(&f, "Sub", "x", "m", "c");
+    node(&f, "Relu", "c", NULL, "r");
+    end_with_dense(&f, "r");
+    check_refused(&f, "node 2 \"r\" (Relu): it reads a part of ReduceMean, Sub, Pow, ");
+    begin(&f); /* weights of another shape */
+    norm(&f, "x", 4, true);
+    ls_onnx_put_floats(&f, "ln.weight", &two, 1, number, 2);
+    node(&f, "Mul", "n", "ln.weight", "w");
+    end_with_dense(&f, "w");
+    check_refused(&f, "node 7 \"w\" (Mul): its constant has 2 numbers");
+}
+
+static void a_layer_norm_keeps_the_shape_in_which_the_graph_sees_rows(void **state)
+{
+    static const float number[32] = {1};
+    static const int64_t moved[4] = {-1, 4, 2, 4};
+    static const int dim[3] = {4, 2, 4};
+    (void)state;
+    ls_onnx_file f;
+    begin(&f);
+    ls_onnx_put_int64s(&f, "moved", moved, 4);
+    node(&f, "Reshape", "x", "moved", "t");
+    ls_onnx_put_floats(&f, "ln.weight", dim, 3, number, 32);
+    ls_onnx_node_begin(&f, "LayerNormalization", "n", "t");
+    ls_onnx_node_input(&f, "ln.weight");
+    ls_onnx_node_int(&f, "axis", 1);
+    ls_onnx_node_end(&f, "n");
+    end_with_mean(&f, "n");
+    check_refused(&f, "node 2 \"mean\" (GlobalAveragePool): it reads 2×4×4 values of a row in the "
+                      "shape [rows, 4, 2, 4]");
+}
+
+/* ---- pools whose last windows extend beyond the padding ---------------------------------------
+ */
+
+/* Adds an AveragePool with ceil_mode, whose windows of `side` pixels do not overlap. */
+static void ceil_pool(ls_onnx_file *f, const char *in, int side, bool counts, const char *out)
+{
+    const int sides[2] = {side, side};
+    ls_onnx_node_begin(f, "AveragePool", out, in);
+    ls_onnx_node_ints(f, "kernel_shape", sides, 2);
+    ls_onnx_node_ints(f, "strides", sides, 2);
+    ls_onnx_node_int(f, "ceil_mode", 1);
+    ls_onnx_node_int(f, "count_include_pad", counts);
+    ls_onnx_node_end(f, out);
+}
+
+static void a_pool_may_extend_beyond_its_padding(void **state)
+{
+    static const int one[4] = {0, 0, 1, 1};
+    (void)state;
+    ls_onnx_file f;
+    begin(&f);
+    ceil_pool(&f, "x", 3, true, "p");
+    end_with_mean(&f, "p");
+    check_layers(&f, "[{\"type\":\"avg_pool\",\"name\":\"p\",\"kernel\":3,\"stride\":3,"
+                     "\"ceil_mode\":true,\"count_include_pad\":true},");
+    begin(&f); /* its last windows are the zeros of a Pad */
+    pad(&f, "x", one, "z");
+    ceil_pool(&f, "z", 2, false, "p");
+    end_with_mean(&f, "p");
+    check_layers(&f, "[" PADDED("z", "[0,0,1,1]") "{\"type\":\"avg_pool\",\"name\":\"p\","
+                                                  "\"kernel\":2,\"stride\":2,\"ceil_mode\":true},");
 }
 
 static void names_that_are_too_many_or_doubled_are_refused(void **state)
@@ -783,7 +1019,7 @@ static void names_that_are_too_many_or_doubled_are_refused(void **state)
     node(&f, "Relu", "x", NULL, "r");
     node(&f, "Relu", "x", NULL, "r");
     end_with_dense(&f, "r");
-    check_refused(&f, "found \"r\" twice");
+    check_refused(&f, "node 1 \"r\" (Relu): expected each tensor once, found \"r\" twice");
     begin(&f);
     for (int i = 0; i < 20001; i++)
         node(&f, "Relu", "x", NULL, "");
@@ -940,6 +1176,12 @@ LS_TESTS(onnx_import, "unit")
         cmocka_unit_test(a_resize_may_say_that_it_stretches),
         cmocka_unit_test(an_output_that_is_an_image_is_refused_by_its_name),
         cmocka_unit_test(a_second_input_is_refused_with_the_names_of_both),
+        cmocka_unit_test(an_input_is_refused_with_the_node_that_reads_it),
+        cmocka_unit_test(an_operator_that_is_not_read_is_the_first_reason),
+        cmocka_unit_test(nodes_of_a_network_in_training_are_refused),
+        cmocka_unit_test(a_layer_norm_that_is_written_out_is_one_layer),
+        cmocka_unit_test(a_layer_norm_keeps_the_shape_in_which_the_graph_sees_rows),
+        cmocka_unit_test(a_pool_may_extend_beyond_its_padding),
         cmocka_unit_test(a_message_about_a_model_that_was_read_names_the_node),
         cmocka_unit_test(names_that_are_too_many_or_doubled_are_refused),
         cmocka_unit_test(a_new_head_takes_the_place_of_the_last_layer),
