@@ -79,6 +79,7 @@ typedef struct reading {
     int *column;
     int columns;
     bool weighted;        /* the file has the column of weights, which is read */
+    bool other_coding;    /* a name in the header is not UTF-8 */
     ls_row_blocks rows;   /* blocks of `read_row` */
     double *raw;          /* [features]: the raw row (prep/prep.h) that is being read */
     struct read_row *row; /* the row that is being read */
@@ -154,6 +155,7 @@ static int take_name(reading *r, bool *seen)
     int status = read_text(r, &name);
     if (status)
         return status;
+    r->other_coding |= !r->t->latin1 && !ls_table_is_utf8(r->t);
     const bool is_target = target && ls_prep_is_name(target, name);
     const bool is_weight = weight_of(format) && ls_prep_is_name(weight_of(format), name);
     const int column = is_target ? TARGET : is_weight ? WEIGHT : ls_prep_find(format->prep, name);
@@ -192,8 +194,11 @@ static int check_names(const reading *r, const bool *seen)
         return LS_OK;
     return ls_fail(r->err, LS_EDATA,
                    "%.300s:1: expected the columns of the model's training table, in any order; "
-                   "missing: %s%s",
-                   r->t->path, list, missing > 4 ? ", …" : "");
+                   "missing: %s%s%s",
+                   r->t->path, list, missing > 4 ? ", …" : "",
+                   r->other_coding ? "; this header is not UTF-8 but perhaps Latin-1: save the "
+                                     "table as UTF-8"
+                                   : "");
 }
 
 static int read_header(reading *r)
@@ -234,11 +239,14 @@ static int read_header(reading *r)
 static void take_value(const reading *r, const char *text, double *out, const char **expected)
 {
     unsigned form = 0;
-    const char decimal = r->format->prep->target_decimal;
+    const ls_prep *prep = r->format->prep;
+    const char decimal = prep->target_decimal;
     if (!ls_number_read(text, strlen(text), decimal, out, &form) || !isfinite((float)*out))
         *expected = "a finite number that a float holds";
     else if (form & LS_FORM_COMMA_OR_GROUP && !decimal)
         *expected = "a number that can be read in only one way";
+    else if (form & LS_FORM_COMMA && !decimal && !ls_prep_has_commas(prep))
+        *expected = "a number with a decimal point, as the training table has";
 }
 
 static int take_target(const reading *r)
