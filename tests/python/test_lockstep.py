@@ -366,6 +366,18 @@ def test_numbers_that_no_float_holds_are_unknown_and_infinite_ones_are_missing(t
             model.predict({"a": ["u", 10 ** 5000], "b": [5, 5]})
 
 
+def test_objects_that_are_no_numbers_are_named_by_row_and_column():
+    x, y = stripes(64, 3)
+    table = x.reshape(64, 64).astype(object)
+    for value, found in ((10 ** 400, "a number that no float holds"), (None, "None"), ("seven", "'seven'")):
+        table[3, 7] = value
+        with pytest.raises(ValueError, match=rf"data\[0\]: expected numbers, found object \(row 3, column 7: {found}\)"):
+            lockstep.Trainer(CONFIG, data=(table, y))
+    table[3, 7] = Decimal("0.5")
+    with pytest.raises(ValueError, match=r"found object; convert them by .astype\(float\)"):
+        lockstep.Trainer(CONFIG, data=(table, y))
+
+
 def test_dates_are_texts_or_datetimes(tmp_path):
     days = [datetime.datetime(2021, 1, 1) + datetime.timedelta(hours=997 * i % 9000) for i in range(24)]
     text = "when,at,a,answer\n" + "".join(
