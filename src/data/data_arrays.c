@@ -320,7 +320,8 @@ static int take_unknown(const arrays *a, const pair *p, ls_resident *r, size_t r
         return status;
     snprintf(text, sizeof text, "column %zu: %g", bad % ls_array_row(&p->x), v);
     return ls_unknown_rows_add(&r->unknown, (uint32_t)row, LS_PREP_UNKNOWN,
-                               &(ls_unknown_place){"row", row, NULL, text}, why.text, a->o->err);
+                               &(ls_unknown_place){"row", row, NULL, text, false}, why.text,
+                               a->o->err);
 }
 
 /* Fills the rows of floats. */

@@ -301,7 +301,8 @@ static int put_field(reading *r, int column, const char *text)
         r->found = found;
         r->why = why;
         snprintf(r->text, sizeof r->text, "%s", text);
-        r->place = (ls_unknown_place){"line", r->t->line, prep->column[column].name, r->text};
+        r->place = (ls_unknown_place){"line", r->t->line, prep->column[column].name, r->text,
+                                      !r->t->latin1 && !ls_table_is_utf8(r->t)};
     }
     return LS_OK;
 }
@@ -341,7 +342,7 @@ static int finish_row(reading *r)
         return ls_fail(r->err, status, "%.300s:%zu: %s", r->t->path, r->t->line, why.text);
     if (r->found > before) {
         ls_fail(&r->why, LS_EDATA, "%.300s:%zu: %s", r->t->path, r->t->line, why.text);
-        r->place = (ls_unknown_place){"line", r->t->line, NULL, why.text};
+        r->place = (ls_unknown_place){"line", r->t->line, NULL, why.text, false};
     }
     status = ls_unknown_rows_add(&r->unknown, (uint32_t)r->seen++, r->found, &r->place, r->why.text,
                                  r->err);
@@ -624,7 +625,8 @@ static int fill_floats(const ls_prep *prep, const ls_array *x, bool last, size_t
         return LS_OK;
     ls_fail(&full, LS_EDATA, "%.300s: row %zu: %s", x->path, row, why.text);
     return ls_unknown_rows_add(unknown, (uint32_t)row, found,
-                               &(ls_unknown_place){"row", row, NULL, why.text}, full.text, err);
+                               &(ls_unknown_place){"row", row, NULL, why.text, false}, full.text,
+                               err);
 }
 
 static int fill_values(const ls_input_format *format, const ls_array *x, bool last, ls_resident *r,
