@@ -238,15 +238,21 @@ static int read_header(reading *r)
 
 static void take_value(const reading *r, const char *text, double *out, const char **expected)
 {
+    static const char *const marked[] = {
+        "a number with a decimal point, as the training table has",
+        "a number with a decimal comma, as the training table has"};
     unsigned form = 0;
     const ls_prep *prep = r->format->prep;
     const char decimal = prep->target_decimal;
-    if (!ls_number_read(text, strlen(text), decimal, out, &form) || !isfinite((float)*out))
+    const size_t n = strlen(text);
+    if (!ls_number_read(text, n, decimal, out, &form))
+        *expected = ls_number_read(text, n, 0, out, &form) ? marked[decimal == ','] : "a number";
+    else if (!isfinite((float)*out))
         *expected = "a finite number that a float holds";
     else if (form & LS_FORM_COMMA_OR_GROUP && !decimal)
         *expected = "a number that can be read in only one way";
     else if (form & LS_FORM_COMMA && !decimal && !ls_prep_has_commas(prep))
-        *expected = "a number with a decimal point, as the training table has";
+        *expected = marked[0];
 }
 
 static int take_target(const reading *r)

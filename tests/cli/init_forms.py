@@ -104,6 +104,10 @@ def tables():
     cure = "a table has one target; save the rows and their targets as numbers in x.npy and y.npy"
     fails("several targets", "two.csv", "--target", "y,z", said=f'expected one column, found several: "y,z"; {cure}', code=78)
     fails("several targets", "two.csv", "--set", 'data.target=["y","z"]', said=f"found an array; {cure}", code=78)
+    for target, said in (("hello", 'expected a number, found "hello"'), ("1e40", "expected a finite number that a float holds"),
+                         ('"1,5"', 'expected a number with a decimal point, as the training table has, found "1,5"')):
+        Path("test.csv").write_text(f"a,b,y,z\n1,2,1.5,{target}\n")
+        fails("a target of a test table", "two.csv", "--set", "data.test_path=test.csv", said=f'test.csv:2: column "z": {said}')
     folder_of("targets", {"x.npy": floats([[i % 9, i % 5] for i in range(ROWS)]), "y.npy": floats([[i * 3 % 7 + .5, i % 4 + .5] for i in range(ROWS)])})
     look("several targets in arrays", "targets", data={"name": "npy"})
     # Targets of types that are not read, and texts that training does not have: the message names the array and the cure.
