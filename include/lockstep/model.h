@@ -219,7 +219,7 @@ enum { LS_EVALUATION_METRICS = 16 }; /* largest number of metrics of an evaluati
 typedef struct ls_evaluation {
     size_t size;        /* sizeof(ls_evaluation), set by the caller */
     uint64_t rows;      /* number of evaluated rows */
-    double loss;        /* mean loss over the rows */
+    double loss;        /* mean loss over the rows; NaN: all their weights are 0 */
     const char *metric; /* name of the main metric: "accuracy" (share of correct predictions), "r2",
                          * "mae", "huber", "pinball", "deviance" or "loss"; static */
     double metric_value; /* value of that metric */

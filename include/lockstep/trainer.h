@@ -217,8 +217,8 @@ typedef struct ls_trainer_options {
     const ls_data_source *const *sources;
     int source_count;
     /* [step_row_count] numbers of rows with which ls_trainer_step will be called, besides the
-     * config's batch_size; at most 8 numbers; copied. ls_trainer_open prepares kernels and memory
-     * for steps of these sizes. */
+     * config's batch_size, the largest of them; at most 8 numbers; copied. ls_trainer_open prepares
+     * kernels and memory for steps of these sizes. */
     const uint32_t *step_rows;
     int step_row_count;
     /* An existing pool of workers, created by ls_device_pool_create. The pool's option caller_works

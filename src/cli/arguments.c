@@ -168,9 +168,14 @@ static int take_number(const char *verb, const cli_option *o, const char *text)
     const bool whole = o->kind == CLI_WHOLE;
     if (end == text || *end || !(number >= o->least && number <= o->greatest) ||
         (whole && number != (int)number)) {
-        fprintf(stderr, "%s%s%s: --%s %s: expected a %snumber from %g to %g\n", cli_name(),
+        fprintf(stderr, "%s%s%s: --%s %s: expected a %snumber from %g to %g", cli_name(),
                 verb ? " " : "", verb ? verb : "", o->name, text, whole ? "whole " : "", o->least,
                 o->greatest);
+        if (end > text && strcmp(end, "%") == 0 && !whole)
+            fprintf(stderr, "; write %g%% as %g", number, number / 100);
+        else if (*end == ',' && !whole)
+            fputs("; write a decimal point", stderr);
+        fputc('\n', stderr);
         return EXIT_USAGE;
     }
     if (whole)

@@ -158,6 +158,8 @@ static bool has_none(const ls_trained_evaluation *e, int metric)
 
 static const char *why_none(const ls_trained_evaluation *e, int metric)
 {
+    if (e->weight == 0)
+        return ls_metric_why_none(LS_METRIC_LOSS);
     return isfinite(e->measured.value[LS_METRIC_LOSS]) ? ls_metric_why_none((ls_metric)metric)
                                                        : "the loss is not finite";
 }
@@ -256,7 +258,7 @@ static void print_evaluation(const ls_trained *t, const ls_trained_evaluation *e
             ls_json_put_double(&w, ls_metric_names[m], e->measured.value[m]);
     ls_measured_write_each(&w, "r2_each", &e->measured);
     put_reasons(&w, e);
-    ls_measured_write_unweighted(&w, "unweighted", &e->measured);
+    ls_measured_write_unweighted(&w, "unweighted", &e->measured, e->wanted);
     if (d)
         put_decision(&w, d);
     if (e->unweighed)
@@ -320,7 +322,11 @@ static void print_for_people(const ls_trained *t, const ls_trained_evaluation *e
     printf("%s ", e->split);
     if (!isnan(value[LS_METRIC_ACCURACY]))
         printf("acc: %.4f, ", value[LS_METRIC_ACCURACY]);
-    printf("loss %.4f%s", value[LS_METRIC_LOSS], e->unweighed ? " without class_weights" : "");
+    if (e->weight > 0)
+        printf("loss %.4f", value[LS_METRIC_LOSS]);
+    else
+        fputs("no loss", stdout);
+    fputs(e->unweighed ? " without class_weights" : "", stdout);
     for (int m = LS_METRIC_TOP5; m < LS_METRICS; m++)
         if (!isnan(value[m]))
             printf(", %s %.4f", ls_metric_names[m], value[m]);

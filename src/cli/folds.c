@@ -55,7 +55,7 @@ static int predict_fold(session *s, const cli_list *set, const char *dir, ls_err
     if (status == LS_OK)
         status = ls_wrong_add(&s->wrong, &t, false, e.scores, err);
     if (status == LS_OK) {
-        s->loss += e.measured.value[LS_METRIC_LOSS] * e.weight;
+        s->loss += e.weight > 0 ? e.measured.value[LS_METRIC_LOSS] * e.weight : 0;
         s->weight += e.weight;
     }
     ls_trained_evaluation_free(&e, &t);

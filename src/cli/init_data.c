@@ -145,6 +145,8 @@ static void print_folder(const ls_inspection *l, const cJSON *config, bool train
                     count[s]++;
         fprintf(stream, "  %-24.60s %10zu %10zu\n", k->classes.name[c], count[0], count[1]);
     }
+    for (int i = 0; i < k->remarks.count; i++)
+        fprintf(stream, "  %s\n", k->remarks.text[i]);
     if (l->resize.height)
         fprintf(stream, "  resized%s %d×%d (%s)\n",
                 l->resize.height == l->height && l->resize.width == l->width

@@ -518,8 +518,9 @@ static void read_names(ls_config *c, ls_fields *f, const ls_config_key *row, con
     if (!node || is_name(node))
         return;
     if (!several || !cJSON_IsArray(node)) {
-        ls_fields_fail(f, node, "%s: expected the name of a column%s, found %s", row->key,
-                       several ? ", or a list of names" : "", ls_json_kind(node));
+        ls_fields_fail(f, node, "%s: expected the name of a column%s, found %s%s", row->key,
+                       several ? ", or a list of names" : "", ls_json_kind(node),
+                       cJSON_IsArray(node) ? "; " LS_ONE_TARGET : "");
         return;
     }
     cJSON_ArrayForEach(item, node)

@@ -404,8 +404,10 @@ void ls_measured_write_each(ls_json_writer *w, const char *key, const ls_measure
     put_each(w, key, m->each, m->targets, m->value[LS_METRIC_R2_MEAN]);
 }
 
-void ls_measured_write_unweighted(ls_json_writer *w, const char *key, const ls_measured *m)
+void ls_measured_write_unweighted(ls_json_writer *w, const char *key, const ls_measured *m,
+                                  unsigned wanted)
 {
+    wanted &= ~(ONE(LOSS) | ONE(ACCURACY) | ONE(CONFUSION));
     bool any = m->classes > 0;
     for (int i = 0; m->unweighted && i < LS_METRICS; i++)
         any |= !isnan(m->unweighted[i]);
@@ -413,7 +415,7 @@ void ls_measured_write_unweighted(ls_json_writer *w, const char *key, const ls_m
         return;
     ls_json_open_object(w, key);
     for (int i = 0; i < LS_METRICS; i++)
-        if (!isnan(m->unweighted[i]))
+        if (!isnan(m->unweighted[i]) || wanted >> i & 1)
             ls_json_put_double(w, ls_metric_names[i], m->unweighted[i]);
     put_each(w, "r2_each", m->each_unweighted, m->targets, m->unweighted[LS_METRIC_R2_MEAN]);
     if (m->classes > 0) {

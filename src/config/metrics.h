@@ -178,8 +178,10 @@ void ls_measured_write(ls_json_writer *w, const char *key, const ls_measured *me
 void ls_measured_write_each(ls_json_writer *w, const char *key, const ls_measured *measured);
 /* Writes the unweighted metrics as an object with the names of ls_metric_names, "r2_each",
  * "precision" and "recall". Writes nothing if the rows have no weights, or if nothing was
- * measured. */
-void ls_measured_write_unweighted(ls_json_writer *w, const char *key, const ls_measured *measured);
+ * measured. `wanted`: a bit 1 << metric for each metric that is null if it has no value; others are
+ * then left out. */
+void ls_measured_write_unweighted(ls_json_writer *w, const char *key, const ls_measured *measured,
+                                  unsigned wanted);
 /* Sets the metrics of *out, which the library gives its caller. */
 void ls_measured_tell(ls_evaluation *out, unsigned wanted, const ls_measured *measured);
 

@@ -256,12 +256,25 @@ static void guess_target(ls_csv *c)
     c->column[found].kind = k->labels == LS_LABELS_VALUES ? LS_CSV_NUMBER : LS_CSV_TEXT;
 }
 
+/* Returns whether the text is a list of several columns, with commas between the names. */
+static bool is_list(const ls_csv *c, const char *text)
+{
+    bool all = strchr(text, ',') != NULL;
+    for (const char *p = text; p && all; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
+        all = has_column(c, p, strcspn(p, ","));
+    return all;
+}
+
 static int check_target(const ls_csv *c)
 {
     char listed[LIST_BYTES];
     const ls_names *target = &c->o->spec->keys.target;
     if (c->target >= 0)
         return LS_OK;
+    if (target->text && is_list(c, target->text))
+        return ls_dataset_refuse(c->o, "data.target",
+                                 "expected one column, found several: \"%.60s\"; " LS_ONE_TARGET,
+                                 target->text);
     if (target->text && target->text[0])
         return fail_name(c, "data.target", target->text, strlen(target->text));
     if (target->list)

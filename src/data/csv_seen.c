@@ -6,6 +6,7 @@
 #include "prep/number.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static ls_column_use use_of(const ls_csv *c, int i)
@@ -36,6 +37,25 @@ static void see_level(const ls_csv *c, int i, const char *text, ls_column_summar
     seen->broken += value != floor(value) || form & commas;
 }
 
+/* Finds out whether all values of a column look like dates in a form that is not read. */
+static void see_dates(const ls_csv *c, const ls_csv_column *at, ls_column_summary *seen)
+{
+    const bool texts = seen->use == LS_COLUMN_LEVELS, numbers = seen->use == LS_COLUMN_NUMBER;
+    bool dates = texts ? at->levels.count > 0 : numbers && ls_date_is_number(at->least);
+    for (int k = 0; texts && dates && k < at->levels.count; k++) {
+        const char *text = at->levels.level[k].text;
+        dates = ls_date_is_unread(text, strlen(text));
+    }
+    for (size_t row = 0; numbers && dates && row < c->cells.rows; row++) {
+        const double number = ls_csv_number(at, ls_row_blocks_at(&c->cells, row));
+        dates = isnan(number) || ls_date_is_number(number);
+    }
+    if (dates && texts)
+        snprintf(seen->unread_date, sizeof seen->unread_date, "%.23s", at->levels.level[0].text);
+    else if (dates)
+        snprintf(seen->unread_date, sizeof seen->unread_date, "%.0f", at->least);
+}
+
 static void see_column(const ls_csv *c, int i, ls_column_summary *seen)
 {
     const ls_csv_column *at = &c->column[i];
@@ -49,6 +69,7 @@ static void see_column(const ls_csv *c, int i, ls_column_summary *seen)
     for (int k = 0; k < seen->levels; k++)
         see_level(c, i, at->levels.level[k].text, seen);
     seen->named = ls_csv_names(&c->o->spec->keys.categorical, at->name);
+    see_dates(c, at, seen);
     seen->mean = at->mean;
     seen->deviation = at->deviation;
 }

@@ -320,7 +320,8 @@ static int take_unknown(const arrays *a, const pair *p, ls_resident *r, size_t r
         return status;
     snprintf(text, sizeof text, "column %zu: %g", bad % ls_array_row(&p->x), v);
     return ls_unknown_rows_add(&r->unknown, (uint32_t)row, LS_PREP_UNKNOWN,
-                               &(ls_unknown_place){"row", row, NULL, text}, why.text, a->o->err);
+                               &(ls_unknown_place){"row", row, NULL, text, false}, why.text,
+                               a->o->err);
 }
 
 /* Fills the rows of floats. */
@@ -708,6 +709,18 @@ static int open_file(const arrays *a, char **path, const char *file, const char 
                  : ls_fail(a->o->err, LS_ENOMEM, "npy: out of memory");
 }
 
+/* Returns whether the file `path` has test rows that a run takes although no key names them. Rows
+ * without targets are left out, with a warning. */
+static bool takes_test(const arrays *a, const char *path, bool rows, bool targets)
+{
+    if (rows && !targets)
+        ls_log(
+            a->o->host, LS_LOG_WARNING,
+            "%.300s: has test rows, but no targets of them, such as \"test_y\": they are not used",
+            path);
+    return rows && targets;
+}
+
 static int open_files(arrays *a)
 {
     static const char *const key[4] = {"data.x", "data.y", "data.test_x", "data.test_y"};
@@ -717,11 +730,13 @@ static int open_files(arrays *a)
     const char *const file[4] = {k->x, k->y, k->test_x, k->test_y}, *below = a->o->spec->path;
     int status = LS_OK;
     a->has_test = k->test_x || k->test_y ||
-                  (below && ls_path_is_npz(below) && ls_array_is_there(below, names[2]));
+                  (below && ls_path_is_npz(below) &&
+                   takes_test(a, below, ls_array_is_there(below, names[2]),
+                              ls_array_is_there(below, names[3])));
     for (int i = 0; status == LS_OK && i < 2 * splits_of(a); i++) {
         pair *p = &a->split[i / 2];
-        p->x_name = "x";
-        p->y_name = "y";
+        p->x_name = i < 2 ? "x" : "test_x";
+        p->y_name = i < 2 ? "y" : "test_y";
         status = open_file(a, &a->path[i], file[i], key[i], names[i], i % 2 ? &p->y : &p->x);
     }
     return status;
@@ -750,7 +765,9 @@ static int find_tensors(arrays *a)
     const ls_data_keys *k = &a->o->spec->keys;
     int status = find_pair(a, 0, k->x ? k->x : "x", k->y ? k->y : "y");
     const char *x = k->test_x ? k->test_x : "test_x";
-    a->has_test = k->test_x || k->test_y || ls_tensors_has(&a->all, x);
+    a->has_test = k->test_x || k->test_y ||
+                  takes_test(a, a->o->spec->path, ls_tensors_has(&a->all, x),
+                             ls_tensors_has(&a->all, "test_y"));
     if (status == LS_OK && a->has_test)
         status = find_pair(a, 1, x, k->test_y ? k->test_y : "test_y");
     return status;

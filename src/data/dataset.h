@@ -77,6 +77,9 @@ typedef struct ls_column_summary {
     const char *looks_like;
     /* For a column that was left out because of its dates: what is wrong with them; else NULL. */
     const char *wrong_dates;
+    /* All texts or numbers look like dates in a form that is not read, such as 05.01.23 or
+     * 20230105: one of them. "": they do not. */
+    char unread_date[24];
     const char *part[8]; /* [parts] names of the numbers that dates become, such as "year" */
     int parts;
     bool counts; /* the numbers increase by 1 from row to row, and are not years */
@@ -137,6 +140,11 @@ typedef struct ls_dataset_info {
 /* Returns the name of a type of rows for messages, such as "LS_ROW_U8 (bytes)"; NULL if the number
  * is no type. */
 const char *ls_row_type_name(ls_row_type type);
+
+/* How several targets of a row are learnt, for messages about a table. */
+#define LS_ONE_TARGET                                                                              \
+    "a table has one target; save the rows and their targets as numbers in x.npy and y.npy "       \
+    "(data.name \"npy\"), which may have several"
 
 /* Which numbers are weights of rows, for messages: "expected " LS_ROW_WEIGHT. */
 #define LS_ROW_WEIGHT "a weight: 0, or a number from 1e-9 to 1e9"

@@ -65,6 +65,7 @@ typedef struct ls_folder_listing {
     size_t others;          /* number of files that are not images, according to their names */
     size_t loose;           /* number of images beside the folders of the classes */
     size_t foreign;         /* number of images of formats that are not supported */
+    char foreign_ends[40];  /* the endings of their names, as many as fit: "gif, tiff" */
     size_t deeper; /* number of images that are in subfolders of the folder of their class */
 } ls_folder_listing;
 

@@ -133,6 +133,16 @@ static bool is_foreign(const char *name)
     return ends_as(name, end);
 }
 
+/* Counts an image of a format that is not supported. */
+static void count_foreign(ls_folder_listing *l, const char *name)
+{
+    const char *end = strrchr(name, '.') + 1;
+    const size_t used = strlen(l->foreign_ends), left = sizeof l->foreign_ends - used;
+    l->foreign++;
+    if (!strstr(l->foreign_ends, end) && strlen(end) + 2 < left)
+        snprintf(l->foreign_ends + used, left, "%s%s", used ? ", " : "", end);
+}
+
 /* Adds name, size and time of an image to k->state. An error of stat() is ignored here, because
  * reading the file will report it. */
 static void add_state(ls_folder *k, const ls_folder_entry *e)
@@ -200,7 +210,7 @@ static int list_images(ls_folder *k, ls_folder_listing *l, const char *folder, i
         else if (!e->is_plain && ls_is_directory(e->path))
             status = list_images(k, l, e->path, label, depth + 1);
         else if (is_foreign(e->path))
-            l->foreign++;
+            count_foreign(l, e->path);
         else
             l->others++;
         if (status == LS_OK && depth > 0 && is_image(e->path))
@@ -308,9 +318,10 @@ static void remark_split(ls_folder *k, int test, const empties *empty)
                          ls_plural(l->loose, "was", "were"));
     if (l->foreign)
         ls_folder_remark(
-            k, "%zu %s%s not read (gif, tiff, heic, …) and %s", l->foreign, of,
+            k, "%zu %s%s not read (%s) and %s", l->foreign, of,
             ls_plural(l->foreign, "file is an image of a kind that is",
                       "files are images of kinds that are"),
+            l->foreign_ends,
             ls_plural(l->foreign, "was left out; convert it", "were left out; convert them"));
     if (l->deeper)
         ls_folder_remark(k, "%zu %s%s of it", l->deeper, of,

@@ -308,6 +308,12 @@ static int drop_useless(ls_inspection *l, const ls_dataset_info *info)
                              "  %.60s goes %s evenly from row to row, as a time or an id does "
                              "(data.drop leaves it out)\n",
                              c->name, c->step > 0 ? "up" : "down");
+        if (c->unread_date[0])
+            ls_buffer_format(&l->left_out_why,
+                             "  %.60s looks like dates (%s), but has %s; dates are read if they "
+                             "are written as 2024-12-31\n",
+                             c->name, c->unread_date,
+                             c->use == LS_COLUMN_NUMBER ? "numbers" : "texts");
         if (!why || chosen || c->use == LS_COLUMN_CLASS || c->use == LS_COLUMN_VALUE ||
             c->use == LS_COLUMN_WEIGHT)
             continue;
@@ -444,25 +450,38 @@ static int choose_labels(ls_inspection *l, ls_error *err)
     return LS_OK;
 }
 
-/* Opens arrays for the first time: targets are values unless the user has said what they are. */
+/* Returns whether the targets of arrays are texts, which are classes. */
+static bool are_texts(const ls_inspection *l)
+{
+    char path[LS_PATH_BYTES];
+    ls_array y;
+    ls_error why; /* opening the data reports it */
+    const char *base = l->x[0] ? l->folder : l->path;
+    if (l->kind != &ls_dataset_npy.about ||
+        ls_array_open_labels(&y,
+                             !l->y[0]          ? l->path
+                             : base[0] == '\0' ? l->y
+                                               : ls_path_join(path, base, l->y),
+                             ls_names_of_targets, &why) != LS_OK)
+        return false;
+    const bool texts = y.type == LS_ARRAY_TEXT;
+    ls_array_close(&y);
+    return texts;
+}
+
+/* Opens arrays for the first time: targets are values unless they are texts, or the user has said
+ * what they are. */
 static int open_arrays(ls_inspection *l, ls_error *err)
 {
     l->silent = *l->host;
     l->silent.log = NULL;
-    l->labels = l->given.keys.labels == LS_LABELS_AUTO ? LS_LABELS_VALUES : LS_LABELS_AUTO;
+    l->labels = l->given.keys.labels != LS_LABELS_AUTO ? LS_LABELS_AUTO
+                : are_texts(l)                         ? LS_LABELS_CLASSES
+                                                       : LS_LABELS_VALUES;
     int status = open_data(l, &l->silent, err);
-    const bool fills = !is_given(l, "missing");
-    if (status == LS_EDATA && fills) {
+    if (status == LS_EDATA && !is_given(l, "missing")) {
         l->fills = true; /* if that is what is wrong, the data can be opened now */
         status = open_data(l, &l->silent, err);
-    }
-    /* labels that are texts are no values */
-    for (int i = 0; i <= fills && status == LS_EDATA && l->labels != LS_LABELS_AUTO; i++) {
-        ls_error other;
-        l->labels = LS_LABELS_CLASSES;
-        l->fills = i > 0;
-        if (open_data(l, &l->silent, &other) == LS_OK)
-            return LS_OK;
     }
     if (status == LS_OK && l->labels == LS_LABELS_VALUES)
         status = choose_labels(l, err);
@@ -485,7 +504,8 @@ static bool has_array(const ls_inspection *l, const ls_tensors *all, const char 
 /* Returns whether `name` is the array, or the file `name`.npy, with the test rows. */
 static bool is_test_array(const ls_inspection *l, const char *name)
 {
-    const char *used = l->test_x[0] ? l->test_x : "test_x";
+    const bool files = l->kind == &ls_dataset_npy.about && !ls_path_is_npz(l->path);
+    const char *used = l->test_x[0] || files ? l->test_x : "test_x";
     const size_t n = strlen(name);
     return strncmp(used, name, n) == 0 && (used[n] == '\0' || strcmp(used + n, ".npy") == 0);
 }

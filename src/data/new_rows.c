@@ -79,6 +79,7 @@ typedef struct reading {
     int *column;
     int columns;
     bool weighted;        /* the file has the column of weights, which is read */
+    bool other_coding;    /* a name in the header is not UTF-8 */
     ls_row_blocks rows;   /* blocks of `read_row` */
     double *raw;          /* [features]: the raw row (prep/prep.h) that is being read */
     struct read_row *row; /* the row that is being read */
@@ -154,6 +155,7 @@ static int take_name(reading *r, bool *seen)
     int status = read_text(r, &name);
     if (status)
         return status;
+    r->other_coding |= !r->t->latin1 && !ls_table_is_utf8(r->t);
     const bool is_target = target && ls_prep_is_name(target, name);
     const bool is_weight = weight_of(format) && ls_prep_is_name(weight_of(format), name);
     const int column = is_target ? TARGET : is_weight ? WEIGHT : ls_prep_find(format->prep, name);
@@ -192,8 +194,11 @@ static int check_names(const reading *r, const bool *seen)
         return LS_OK;
     return ls_fail(r->err, LS_EDATA,
                    "%.300s:1: expected the columns of the model's training table, in any order; "
-                   "missing: %s%s",
-                   r->t->path, list, missing > 4 ? ", …" : "");
+                   "missing: %s%s%s",
+                   r->t->path, list, missing > 4 ? ", …" : "",
+                   r->other_coding ? "; this header is not UTF-8 but perhaps Latin-1: save the "
+                                     "table as UTF-8"
+                                   : "");
 }
 
 static int read_header(reading *r)
@@ -233,12 +238,21 @@ static int read_header(reading *r)
 
 static void take_value(const reading *r, const char *text, double *out, const char **expected)
 {
+    static const char *const marked[] = {
+        "a number with a decimal point, as the training table has",
+        "a number with a decimal comma, as the training table has"};
     unsigned form = 0;
-    const char decimal = r->format->prep->target_decimal;
-    if (!ls_number_read(text, strlen(text), decimal, out, &form) || !isfinite((float)*out))
+    const ls_prep *prep = r->format->prep;
+    const char decimal = prep->target_decimal;
+    const size_t n = strlen(text);
+    if (!ls_number_read(text, n, decimal, out, &form))
+        *expected = ls_number_read(text, n, 0, out, &form) ? marked[decimal == ','] : "a number";
+    else if (!isfinite((float)*out))
         *expected = "a finite number that a float holds";
     else if (form & LS_FORM_COMMA_OR_GROUP && !decimal)
         *expected = "a number that can be read in only one way";
+    else if (form & LS_FORM_COMMA && !decimal && !ls_prep_has_commas(prep))
+        *expected = marked[0];
 }
 
 static int take_target(const reading *r)
@@ -293,7 +307,8 @@ static int put_field(reading *r, int column, const char *text)
         r->found = found;
         r->why = why;
         snprintf(r->text, sizeof r->text, "%s", text);
-        r->place = (ls_unknown_place){"line", r->t->line, prep->column[column].name, r->text};
+        r->place = (ls_unknown_place){"line", r->t->line, prep->column[column].name, r->text,
+                                      !r->t->latin1 && !ls_table_is_utf8(r->t)};
     }
     return LS_OK;
 }
@@ -333,7 +348,7 @@ static int finish_row(reading *r)
         return ls_fail(r->err, status, "%.300s:%zu: %s", r->t->path, r->t->line, why.text);
     if (r->found > before) {
         ls_fail(&r->why, LS_EDATA, "%.300s:%zu: %s", r->t->path, r->t->line, why.text);
-        r->place = (ls_unknown_place){"line", r->t->line, NULL, why.text};
+        r->place = (ls_unknown_place){"line", r->t->line, NULL, why.text, false};
     }
     status = ls_unknown_rows_add(&r->unknown, (uint32_t)r->seen++, r->found, &r->place, r->why.text,
                                  r->err);
@@ -616,7 +631,8 @@ static int fill_floats(const ls_prep *prep, const ls_array *x, bool last, size_t
         return LS_OK;
     ls_fail(&full, LS_EDATA, "%.300s: row %zu: %s", x->path, row, why.text);
     return ls_unknown_rows_add(unknown, (uint32_t)row, found,
-                               &(ls_unknown_place){"row", row, NULL, why.text}, full.text, err);
+                               &(ls_unknown_place){"row", row, NULL, why.text, false}, full.text,
+                               err);
 }
 
 static int fill_values(const ls_input_format *format, const ls_array *x, bool last, ls_resident *r,

@@ -222,7 +222,9 @@ int ls_resident_take_weights(ls_resident *r, const float *weights, ls_error *err
 
 bool ls_is_row_weight(double weight)
 {
-    return weight == 0 || (weight >= 1e-9 && weight <= 1e9);
+    /* as a float, because the nearest float to 1e-9 is below it */
+    const float w = (float)weight;
+    return weight == 0 || (w >= 1e-9F && w <= 1e9F);
 }
 
 int ls_dataset_none(ls_dataset **out, const ls_dataset_info *train, const ls_opening *o)

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/utf8.h"
+#include "data/foreign.h"
 #include "data/read_ahead.h"
 #include "prep/number.h"
 #include "json/json.h"
@@ -525,15 +526,11 @@ int ls_table_text(ls_table *t, bool utf8, const char **out)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Returns whether the file begins as the pictures do that users have. */
-static bool is_picture(const ls_table_source *s)
+static int refuse_foreign(const ls_table *t)
 {
-    static const char *const begins[] = {"\x89PNG", "\xFF\xD8\xFF", "GIF8"};
-    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
-        if (s->size >= strlen(begins[i]) && memcmp(s->window, begins[i], strlen(begins[i])) == 0)
-            return true;
-    return s->size >= 12 && memcmp(s->window, "RIFF", 4) == 0 &&
-           memcmp(s->window + 8, "WEBP", 4) == 0;
+    const ls_table_source *s = t->source;
+    const char *found = ls_foreign_format(s->window + s->at, s->size - s->at);
+    return found ? ls_table_fail(t, "expected text, found %s", found) : LS_OK;
 }
 
 /* Skips a byte order mark, and selects the encoding of the text by it. */
@@ -552,18 +549,8 @@ static int find_coding(ls_table *t)
         s->coding = UTF16_LITTLE;
     else if (s->size >= 2 && memcmp(mark, "\xFE\xFF", 2) == 0)
         s->coding = UTF16_BIG;
-    else if (s->size >= 2 && memcmp(mark, "\x1F\x8B", 2) == 0)
-        return ls_table_fail(t, "expected text, found gzip's; decompress it before: gunzip");
-    else if (is_picture(s))
-        return ls_table_fail(
-            t, "expected text, found a picture; if pictures are to be learnt, name the folder that "
-               "has a sub-folder of them for each class");
-    else if (s->size >= 4 && memcmp(mark, "PK\3\4", 4) == 0)
-        return ls_table_fail(
-            t, "expected text, found a ZIP archive; if it is the file of a spreadsheet, save the "
-               "sheet as CSV");
     if (s->coding == PLAIN)
-        return LS_OK;
+        return refuse_foreign(t);
     /* The bytes that are in the window are decoded into a new window. */
     char *window = ls_alloc(s->host, 2 * s->capacity);
     if (!window)

@@ -14,15 +14,15 @@ enum { MOST_TOLD = 3 };
 /* Adds a place, or dots if there are enough. */
 static void tell(ls_unknown_places *p, const ls_unknown_place *at)
 {
-    char text[100];
+    char text[120];
     const size_t used = strlen(p->text);
     if (p->count == MOST_TOLD)
         snprintf(p->text + used, sizeof p->text - used, "; …");
     if (p->count++ >= MOST_TOLD)
         return;
     if (at->column)
-        snprintf(text, sizeof text, "%s %zu, column \"%.30s\": \"%.30s\"", at->unit, at->number,
-                 at->column, at->text);
+        snprintf(text, sizeof text, "%s %zu, column \"%.30s\": \"%.30s\"%s", at->unit, at->number,
+                 at->column, at->text, at->other_coding ? " (not UTF-8)" : "");
     else
         snprintf(text, sizeof text, "%s %zu: %.80s", at->unit, at->number, at->text);
     snprintf(p->text + used, sizeof p->text - used, "%s%s", used ? "; " : "", text);

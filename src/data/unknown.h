@@ -34,6 +34,7 @@ typedef struct ls_unknown_place {
     size_t number;
     const char *column; /* name of the column; NULL: `text` has it */
     const char *text;   /* the value; without a column: a message that names both */
+    bool other_coding;  /* the value is a text that is not UTF-8 */
 } ls_unknown_place;
 
 /* Adds row number `row` of the table, whose values are `found`, unless that is LS_PREP_KNOWN.

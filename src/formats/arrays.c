@@ -216,6 +216,7 @@ static int read_descr(cursor *c, ls_array *a)
 {
     char text[16] = "";
     const size_t at = c->at;
+    const bool fields = at + 1 < c->end && (c->text[at] == '[' || c->text[at + 1] == '[');
     const bool read = take_text(c, text, sizeof text);
     const bool ordered = read && strchr("<>|=", text[0]) && text[0] && text[1];
     for (int i = 0; ordered && i < TYPES; i++)
@@ -228,11 +229,15 @@ static int read_descr(cursor *c, ls_array *a)
         a->big_endian = text[0] == '>';
         return LS_OK;
     }
-    return fail_at(a, at, c->err,
-                   "expected whole numbers (u1 to u8, i1 to i8), floats (f2, f4, f8) or bool (b1), "
-                   "found '%s'; save values as x.astype('<f4'), classes as "
-                   "numpy.unique(y, return_inverse=True)[1]",
-                   read ? text : "something else");
+    return fail_at(
+        a, at, c->err,
+        "expected whole numbers (u1 to u8, i1 to i8), floats (f2, f4, f8) or bool (b1)%s, "
+        "found %s%s%s; save values as x.astype('<f4')%s",
+        a->takes_texts ? " or texts (U, S)" : "", read ? "'" : "",
+        read     ? text
+        : fields ? "an array with fields, whose arrays are x['NAME']"
+                 : "something else",
+        read ? "'" : "", a->takes_texts ? ", texts as y.astype(str)" : "");
 }
 
 static int read_shape(cursor *c, ls_array *a)

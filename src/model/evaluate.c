@@ -42,7 +42,9 @@ static int measure(ls_trained_evaluation *out, ls_predict_desc *d, const ls_data
     const double unit = ls_prep_error_unit(t->card.prep);
     out->weight = ls_sum_weights(view.weights, view.row, d->rows, 1);
     value[LS_METRIC_LOSS] =
-        ls_loss_in_unit(t->config.loss->power, ls_loss_mean(sum.loss, out->weight), unit);
+        out->weight == 0
+            ? NAN
+            : ls_loss_in_unit(t->config.loss->power, ls_loss_mean(sum.loss, out->weight), unit);
     value[LS_METRIC_ACCURACY] = ls_loss_accuracy(t->config.loss, sum.correct, d->rows);
     if (out->scores)
         ls_measure(&out->measured, metrics, &scored);

@@ -221,6 +221,57 @@ unsigned ls_date_forms(const char *text, size_t n)
     return forms;
 }
 
+/* ---- other forms ----------------------------------------------------------------------------- */
+
+/* Skips the English name of a month, or the beginning of one. */
+static bool skip_month(cursor *c)
+{
+    static const char names[] = "janfebmaraprmayjunjulaugsepoctnovdec";
+    const char *from = c->at;
+    while (c->at < c->end && (*c->at | 0x20) >= 'a' && (*c->at | 0x20) <= 'z')
+        c->at++;
+    for (const char *name = names; *name && c->at - from >= 3; name += 3)
+        if ((from[0] | 0x20) == name[0] && (from[1] | 0x20) == name[1] &&
+            (from[2] | 0x20) == name[2])
+            return true;
+    return false;
+}
+
+bool ls_date_is_unread(const char *text, size_t n)
+{
+    cursor c = cursor_of(text, n);
+    int number[4] = {0}, count = 0, months = 0;
+    bool pairs = true;
+    while (c.at < c.end && count + months < 4) {
+        const char *from = c.at;
+        if (read_digits(&c, 1, 4, &number[count])) {
+            count++;
+            pairs = pairs && c.at - from == 2;
+        } else if (skip_month(&c))
+            months++;
+        else
+            return false;
+        while (c.at < c.end && strchr(" ,.-/", *c.at))
+            c.at++;
+    }
+    if (c.at < c.end || months > 1)
+        return false;
+    if (months == 1)
+        return count == 2 && number[0] > 0 && number[1] > 0;
+    const int *d = number;
+    return count == 3 && pairs &&
+           (exists(2000 + d[2], d[1], d[0]) || exists(2000 + d[2], d[0], d[1]) ||
+            exists(2000 + d[0], d[1], d[2]));
+}
+
+bool ls_date_is_number(double number)
+{
+    if (!(number >= 19000101 && number <= 21001231) || number != floor(number))
+        return false;
+    const int date = (int)number;
+    return exists(date / 10000, date / 100 % 100, date % 100);
+}
+
 /* ---- parts ----------------------------------------------------------------------------------- */
 
 double ls_date_day(double moment)

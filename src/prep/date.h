@@ -50,6 +50,12 @@ extern const char *const ls_date_part_names[];
  * dates. */
 unsigned ls_date_forms(const char *text, size_t n);
 
+/* Returns whether a field of `n` bytes looks like a date in a form that is not read: with the name
+ * of a month (Jan 05, 2023), or with a year of two digits (05.01.23). */
+bool ls_date_is_unread(const char *text, size_t n);
+/* Returns whether a whole number is a date of the years 1900 to 2100, such as 20230105. */
+bool ls_date_is_number(double number);
+
 /* Reads a field of `n` bytes of a column of the form `form`: *moment becomes the number of seconds
  * since 1970-01-01 00:00, or, of a time without a date, since midnight. Returns false if the field
  * is no such date. */

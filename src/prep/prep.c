@@ -374,6 +374,8 @@ static int put_level(const ls_prep *p, const ls_prep_column *c, const char *text
     const char *why = "";
     if (!exact)
         why = "; a number of this size has lost digits: give a text";
+    else if (!is_clean(text))
+        why = "; this text is not UTF-8 but perhaps Latin-1: save the table as UTF-8";
     else if (c->rule == LS_LEVELS_CODES)
         why = "; in this column 7 and 07 differ";
     snprintf(expected, sizeof expected, "a text that the model has learnt: %s%s",
@@ -406,15 +408,24 @@ static int fail_number(const ls_prep_column *c, const char *text, const char *pr
     return fail_value(c, prefix, expected, text, err);
 }
 
+bool ls_prep_has_commas(const ls_prep *p)
+{
+    bool commas = p->target_decimal == ',';
+    for (int i = 0; i < p->columns && !commas; i++)
+        commas = p->column[i].decimal == ',';
+    return commas;
+}
+
 /* Writes a number to a row: that in `text`, or `number` if `text` is NULL. The text must use the
- * decimal separator of the training table. If that separator is not known, it must be possible to
- * read the text in only one way. */
+ * decimal separator of the training table. If that of the column is not known, it must be possible
+ * to read the text in only one way, and a decimal comma needs a table with decimal commas. */
 static int put_number(const ls_prep *p, const ls_prep_column *c, const char *text, double number,
                       double *row, const char *prefix, ls_prep_found *found, ls_error *err)
 {
     char shown[64];
     unsigned form = 0;
-    if (text && !ls_number_read(text, strlen(text), c->decimal, &number, &form))
+    if (text && (!ls_number_read(text, strlen(text), c->decimal, &number, &form) ||
+                 (form & LS_FORM_COMMA && !c->decimal && !ls_prep_has_commas(p))))
         return fail_number(c, text, prefix, err);
     if (form & LS_FORM_COMMA_OR_GROUP && !c->decimal)
         return fail_value(

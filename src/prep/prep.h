@@ -262,6 +262,8 @@ int ls_prep_find(const ls_prep *prep, const char *name);
  * as older versions could write. */
 int ls_prep_level(const ls_prep_column *column, const char *text);
 
+/* Returns whether a column of the training table, or its target, had decimal commas. */
+bool ls_prep_has_commas(const ls_prep *prep);
 /* Returns the number of floats that a column has in a row. */
 int ls_prep_width(const ls_prep_column *column);
 /* Converts a raw number of a column, or of a part of one, to the number that the network reads. A

@@ -132,7 +132,7 @@ static void put_each(ls_json_writer *w, const char *key, const ls_record *r)
 
 static void put_unweighted(ls_json_writer *w, const char *key, const ls_record *r)
 {
-    ls_measured_write_unweighted(w, key, &r->of.eval.measured);
+    ls_measured_write_unweighted(w, key, &r->of.eval.measured, 0);
 }
 
 /* ---- the table ------------------------------------------------------------------------------ */

@@ -59,11 +59,10 @@ static void warn_of_floats(const checked_data *d, const char *what, double mean,
 {
     const double apart = ldexp(fabs(mean), -23);
     if (apart > 0.02 * deviation)
-        ls_log(
-            d->host, LS_LOG_WARNING,
-            "%s: floats near %.9g are about %.2g apart, and the deviation is %.4g: subtract %.9g "
-            "before they become floats",
-            what, mean, apart, deviation, mean);
+        ls_log(d->host, LS_LOG_WARNING,
+               "%s: floats near %.9g are %.6g apart, and the deviation is %.4g: subtract %.9g "
+               "before they become floats",
+               what, mean, ldexp(1, ilogb(mean) - 23), deviation, mean);
 }
 
 /* Warns of targets that predictions as floats do not hold, and of floats that have lost digits. */

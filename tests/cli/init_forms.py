@@ -91,6 +91,44 @@ def tables():
     for text in ("cost is left out (data.drop): it has texts that are neither", "such as an amount of money\n",
                  "such as a long text\n", "  (no name) "):
         look("columns that are left out", "odd.csv", data={}, said=text, trains=False)
+    # Dates in forms that are not read are named, whatever becomes of them.
+    Path("dates.csv").write_text("named,short,digits,version,a,y\n" + "".join(
+        f'"Jan {i % 9 + 1:02}, 2023",{i % 28 + 1:02}.01.23,202301{i % 28 + 1:02},1.{i % 3}.2,{i * 7 % 11},{"uv"[i % 2]}\n' for i in range(ROWS)))
+    for text in ("named looks like dates (Jan 01, 2023), but has texts; dates are read if they are written as 2024-12-31\n",
+                 "short looks like dates (01.01.23), but has texts", "digits looks like dates (20230101), but has numbers"):
+        look("dates that are not read", "dates.csv", data={}, said=text, trains=False)
+    if "version looks" in trainer("init", "dates.csv")[1]:
+        forms.failures.append("versions are taken for dates")
+    # Several targets, and the cure: arrays.
+    Path("two.csv").write_text("a,b,y,z\n" + "".join(f"{i % 9},{i % 5},{i * 3 % 7}.5,{i % 4}.5\n" for i in range(ROWS)))
+    cure = "a table has one target; save the rows and their targets as numbers in x.npy and y.npy"
+    fails("several targets", "two.csv", "--target", "y,z", said=f'expected one column, found several: "y,z"; {cure}', code=78)
+    fails("several targets", "two.csv", "--set", 'data.target=["y","z"]', said=f"found an array; {cure}", code=78)
+    for target, said in (("hello", 'expected a number, found "hello"'), ("1e40", "expected a finite number that a float holds"),
+                         ('"1,5"', 'expected a number with a decimal point, as the training table has, found "1,5"')):
+        Path("test.csv").write_text(f"a,b,y,z\n1,2,1.5,{target}\n")
+        fails("a target of a test table", "two.csv", "--set", "data.test_path=test.csv", said=f'test.csv:2: column "z": {said}')
+    folder_of("targets", {"x.npy": floats([[i % 9, i % 5] for i in range(ROWS)]), "y.npy": floats([[i * 3 % 7 + .5, i % 4 + .5] for i in range(ROWS)])})
+    look("several targets in arrays", "targets", data={"name": "npy"})
+    # Targets of types that are not read, and texts that training does not have: the message names the array and the cure.
+    x = floats([[i % 9, i % 5] for i in range(ROWS)])
+    objects = forms.npy("|O", (ROWS,), b"pickled")
+    fields = objects.replace(b"'descr': '|O'", b"'descr': [('a', '<i4')]").replace(b" " * 10, b"", 1)
+    for name, y, said in (("objects", objects, "found '|O'; save values as x.astype('<f4'), texts as y.astype(str)"),
+                          ("fields", fields, "found an array with fields, whose arrays are x['NAME']; save")):
+        folder_of(name, {"x.npy": x, "y.npy": y})
+        fails("targets of another type", name, said=said)
+    words = lambda texts: forms.npy("<U5", (ROWS,), "".join(text.ljust(5, "\0") for text in texts).encode("utf-32-le"))
+    known = [("a", "b")[i % 2] for i in range(ROWS)]
+    archive_of("zebra.npz", {"x.npy": x, "y.npy": words(known), "x_test.npy": x, "y_test.npy": words(known[:2] + ["zebra"] + known[3:])})
+    fails("an unknown text", "zebra.npz", said='zebra.npz: test_y: row 2: expected a label of the training rows, found "zebra"')
+    # Files of other formats are named, with the cure.
+    for content, text in ((b"PAR1\x15\x04\x15", "found a Parquet file: save it as CSV, in Python with pandas.read_parquet("),
+                          (b'\n[ {"a": 1}]', "found JSON: save it as CSV, in Python with pandas.read_json("),
+                          (b'{"a": [1, 2]}', "found JSON"), (b"SQLite format 3\0", "found an SQLite database"),
+                          (b"GIF89a", "found a picture"), (b"\x1f\x8b", "gzip")):
+        Path("other.csv").write_bytes(content)
+        fails("another format", "other.csv", said=text)
     for option in ("--decimal", "--separator", "--encoding"):
         fails("a word that it is not", "both.csv", option, "x", said=f"{option}: expected", code=64)
         fails("no table", "first.npz", option, {"--decimal": ",", "--separator": ";", "--encoding": "latin-1"}[option],
@@ -164,6 +202,8 @@ def tensors_of(name, rows):
     for x, y in rows:
         for key, kind, shape, packed in ((x, "F32", [ROWS, 2], struct.pack(f"<{2 * ROWS}f", *(i * 37 % 23 for i in range(2 * ROWS)))),
                                          (y, "I64", [ROWS], struct.pack(f"<{ROWS}q", *(i % 2 for i in range(ROWS))))):
+            if not key:
+                continue
             header[key] = {"dtype": kind, "shape": shape, "data_offsets": [len(data), len(data) + len(packed)]}
             data += packed
     text = json.dumps(header).encode()
@@ -202,6 +242,13 @@ def spare_arrays():
     look("files of both", "both", data={"test_x": "test_x.npy"}, said="val_x is not used")
     folder_of("one", {"x.npy": x, "y.npy": y, "val_x.npy": x, "val_y.npy": y})
     look("files of validation rows", "one", data={"validation": 0.2}, said="val_x is not used")
+    folder_of("rows", {"x.npy": x, "y.npy": y, "test_x.npy": x})
+    look("test rows without targets", "rows", data={"validation": 0.2}, said="test_x is not used")
+    archive_of("rows.npz", train | {"x_test.npy": x})
+    tensors_of("rows.safetensors", (("x", "y"), ("test_x", None)))
+    for name in ("rows.npz", "rows.safetensors"):
+        look("test rows without targets", name, data={"validation": 0.2},
+             said=f'{name}: has test rows, but no targets of them, such as "test_y": they are not used')
     tensors_of("both.safetensors", (("x", "y"), ("test_x", "test_y"), ("val_x", "val_y")))
     look("tensors of both", "both.safetensors", data={"validation": None}, said="val_x is not used")
     tensors_of("test.safetensors", (("x", "y"), ("test_x", "test_y")))
@@ -213,7 +260,9 @@ def spare_arrays():
 
 def pictures():
     Path("photos/odd/deeper/1.ppm").write_bytes(b"P6 9 9 255\ncut off")
-    look("a broken picture", "photos", data={"name": "folder", "channels": 3}, trains=False)
+    Path("photos/odd/1.gif").write_bytes(b"GIF89a")
+    look("a broken picture", "photos", data={"name": "folder", "channels": 3}, trains=False,
+         said="1 file is an image of a kind that is not read (gif) and was left out; convert it")
     code, text = trainer("config.json", "--quiet", "--devices", "cpu:1", "--set", "epochs=1", "--set", "run_dir=null")
     if code == 0 or "skip_broken" not in text:
         forms.failures.append(f"a broken picture: expected the run to name data.skip_broken: {text}")

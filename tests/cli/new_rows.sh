@@ -114,6 +114,16 @@ run predict ids unknown.csv
 expect_code 65
 expect_stdout "^row 0: no prediction: $unlearnt$"
 expect_stderr_line 'trainer: unknown.csv: 1 of 1 rows has no prediction, because no training row has a value of theirs: line 2, column "id": "90071992547409923"'
+# A table of another encoding: the message names it.
+awk 'BEGIN { print "place,kind"; for (i = 0; i < 60; i++) printf "%s,%s\n", i % 2 ? "Köln" : "Bonn", i % 2 ? "big" : "small" }' > utf8.csv
+printf 'place\nBonn\nK\366ln\n' >latin.csv
+run table.json --quiet --set run_dir=places --set data.path=utf8.csv
+expect_code 0
+run predict places latin.csv --to latin-says.csv
+expect_code 65
+grep -q 'because no training row has a value of theirs: line 3, column "place": "K?ln" (not UTF-8)$' stderr.txt || fail "the encoding: $(cat stderr.txt)"
+run predict places latin.csv
+expect_stdout '; this text is not UTF-8 but perhaps Latin-1: save the table as UTF-8, found "K?ln"$'
 mkdir rounded
 bytes=$(od -An -tu4 -N4 ids/weights.safetensors | tr -d ' ')
 {

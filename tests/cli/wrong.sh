@@ -88,6 +88,12 @@ run eval "$(ls run/checkpoints/* | head -n 1)" --train --threshold 0.1 --keep
 expect_code 65
 run eval run --train --threshold 0.5 --keep
 expect_code 0
+run eval run --threshold 3%
+expect_code 64
+expect_stderr_line 'trainer eval: --threshold 3%: expected a number from 1e-09 to 1; write 3% as 0.03'
+run eval run --threshold 0,3
+expect_code 64
+expect_stderr_line 'trainer eval: --threshold 0,3: expected a number from 1e-09 to 1; write a decimal point'
 run predict run --train --rows 0:60 --to again.csv
 cmp -s half.csv again.csv || fail 'expected the predictions as before'
 # Weights: the row of line 9 counts three times, and that of line 30 not at all. The matrix counts rows.
@@ -124,6 +130,15 @@ expect_stdout '^test acc: 0.9667, loss '
 sed '5s/,1,/,-1,/' weights.csv >bad_weights.csv
 run eval weighted.safetensors --data bad_weights.csv
 expect_error 'bad_weights.csv:5: column "w": expected a weight: 0, or a number from 1e-9 to 1e9, found "-1"'
+awk 'NR == 1 || /,big$/' weights.csv >weighed_ones.csv
+run eval weighted.safetensors --data weighed_ones.csv --json
+expect_stdout '"unweighted":{"accuracy":[^}]*"auc":null,'
+# Without a row that counts, the weighted metrics have no value, the loss included.
+sed '2,$s/,[0-9]*,/,0,/' weights.csv >no_weight.csv
+run eval weighted.safetensors --data no_weight.csv --json
+expect_stdout '"loss":null,"accuracy":null,"auc":null,.*"no_value":{"auc":"there are no rows, or all their weights are 0"'
+run eval weighted.safetensors --data no_weight.csv
+expect_stdout '^test no loss; 60 rows of '
 awk 'NR == 1 || /x,big$/' train.csv >ones.csv
 run eval run --data ones.csv
 expect_stdout '^  auc has no value: it needs rows of at least two classes'

@@ -331,7 +331,7 @@ static void rows_with_one_1_are_classes(void **state)
     bytes_put(s, "tx.npy", npy("|u1", "(1, 2)", npy_pixels, 2));
     bytes_put(s, "ty.npy", npy("<f8", "(1, 3)", two, sizeof two));
     refuses(s->directory, keys, LS_EDATA,
-            "ty.npy: y: row 0: expected zeros and one 1, as the training rows have");
+            "ty.npy: test_y: row 0: expected zeros and one 1, as the training rows have");
 }
 
 static void labels_from_1_on_are_called_by_their_numbers(void **state)
@@ -357,7 +357,8 @@ static void labels_from_1_on_are_called_by_their_numbers(void **state)
     keys = (ls_data_keys){.x = "x.npy", .y = "y.npy", .test_x = "tx.npy", .test_y = "ty.npy"};
     bytes_put(s, "tx.npy", npy("|u1", "(1, 2)", npy_pixels, 2));
     bytes_put(s, "ty.npy", npy("<i8", "(1,)", &zero, 8));
-    refuses(s->directory, keys, LS_EDATA, "ty.npy: y: row 0: expected labels from 1 to 3, found 0");
+    refuses(s->directory, keys, LS_EDATA,
+            "ty.npy: test_y: row 0: expected labels from 1 to 3, found 0");
     /* A model that was trained on labels from 1 to 3 reads new labels from 1 to 3. */
     static const char *const names[] = {"1", "2", "3"};
     ls_prep *prep;

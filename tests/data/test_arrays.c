@@ -334,7 +334,8 @@ static void headers_of_npy_files_that_lie_are_refused(void **state)
         {"{'descr': '<', 'fortran_order': False, 'shape': (2, 3)}", "found '<'"},
         {"{'descr': '<M8[ns]', 'fortran_order': False, 'shape': (2, 3)}", "found '<M8[ns]'"},
         {"{'descr': '<U1', 'fortran_order': False, 'shape': (2, 3)}", "found '<U1'"},
-        {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}", "something else"},
+        {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}",
+         "an array with fields, whose arrays are x['NAME']"},
         {"{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3)}", "numpy.ascontiguousarray"},
         {"{'descr': '|u1', 'fortran_order': Maybe, 'shape': (2, 3)}", "expected True or False"},
         {"{'descr': '|u1', 'fortran_order': False, 'shape': ()}", "a shape of 1 to 4 numbers"},
@@ -437,7 +438,7 @@ static void test_targets_of_another_width_are_refused(void **state)
         s, "wide.npy",
         bytes_npy("{'descr': '<i4', 'fortran_order': False, 'shape': (2, 2)}", wide, sizeof wide));
     refuses(s, "npy", "", keys, LS_EDATA,
-            "wide.npy: y: expected a class for each row, found 2 numbers");
+            "wide.npy: test_y: expected a class for each row, found 2 numbers");
 }
 
 /* The deviation of the training targets is 1e-30. */

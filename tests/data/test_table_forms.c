@@ -466,6 +466,55 @@ static void new_rows_are_read_in_the_same_forms(void **state)
     close_both(split);
 }
 
+/* What the message says about new rows of a model of `table`. NULL: they are read. */
+static void new_rows_say(scratch *s, const char *table, const char *rows, const char *says)
+{
+    ls_dataset *split[2], *new = NULL;
+    ls_error err = {0};
+    scratch_file(s, "t.csv", table, strlen(table));
+    if (open_file(s, "t.csv", classes, split, NULL, &err) != LS_OK)
+        fail_msg("%s", err.text);
+    ls_input_format as = {.prep = ls_dataset_describe(split[0])->prep,
+                          .channels = ls_dataset_describe(split[0])->channels,
+                          .height = 1,
+                          .width = 1,
+                          .floats = true,
+                          .classes = 2,
+                          .split = "test"};
+    int status = ls_new_rows_read_csv(&new, &as, "new", rows, strlen(rows), &err);
+    if (status == LS_OK && ls_dataset_describe(new)->unknown)
+        snprintf(err.text, sizeof err.text, "%s", ls_dataset_describe(new)->unknown->row[0].why);
+    if (says ? !strstr(err.text, says) : status != LS_OK || err.text[0])
+        fail_msg("expected \"%s\", found \"%s\"", says ? says : "", err.text);
+    ls_dataset_close(new);
+    close_both(split);
+}
+
+static void new_rows_have_the_decimal_mark_of_the_table(void **state)
+{
+    static const char point[] = "a;b;y\n1.5;7;u\n2.5;8;v\n", comma[] = "a;b;y\n1,5;7;u\n2,5;8;v\n";
+    static const char other[] =
+        "new:2: column \"a\": expected a number with a decimal point, as the "
+        "training table has, found \"1,5\"";
+    new_rows_say(*state, point, "a;b\n1,5;7\n", other);
+    new_rows_say(*state, point, "a;b\n1.75;7\n", NULL);
+    new_rows_say(*state, point, "a;b\n1,234;7\n", "a number that can be read in only one way");
+    new_rows_say(*state, point, "a;b\n1.5;7,5\n",
+                 "column \"b\": expected a number with a decimal point");
+    new_rows_say(*state, point, "a;b\n1.5;1.234,5\n", "a number with a decimal point");
+    /* a column of whole numbers in a table that has decimal commas elsewhere */
+    new_rows_say(*state, comma, "a;b\n1,75;7,5\n", NULL);
+}
+
+static void new_rows_of_another_encoding_are_named(void **state)
+{
+    static const char rows[] = "a;b;y\n1;K\xF6ln;u\n";
+    new_rows_say(*state, "a;b;y\n1;K\xC3\xB6ln;u\n2;Bonn;v\n", rows,
+                 "this text is not UTF-8 but perhaps Latin-1: save the table as UTF-8");
+    new_rows_say(*state, "a;r\xC3\xBCt;y\n1;2;u\n2;3;v\n", "a;r\xFCt\n1;2\n",
+                 "missing: \"r\xC3\xBCt\"; this header is not UTF-8 but perhaps Latin-1: save the");
+}
+
 /* Rows of different lengths, a few hundred KiB in all, so that the chunks in which the file is read
  * end at every position within a field. */
 static void fields_are_whole_wherever_a_chunk_ends(void **state)
@@ -511,6 +560,8 @@ LS_TESTS(data_table_forms, "unit")
         IN_SCRATCH(targets_that_are_measured_are_not_taken_for_classes),
         IN_SCRATCH(an_unknown_column_lists_ten_and_the_nearest),
         IN_SCRATCH(new_rows_are_read_in_the_same_forms),
+        IN_SCRATCH(new_rows_have_the_decimal_mark_of_the_table),
+        IN_SCRATCH(new_rows_of_another_encoding_are_named),
         IN_SCRATCH(fields_are_whole_wherever_a_chunk_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,6 +79,28 @@ static void a_text_is_a_date_in_each_form_in_which_it_exists(void **state)
 }
 
 /* The bytes after a field belong to other fields. */
+static void dates_in_other_forms_are_known(void **state)
+{
+    static const char *const dates[] = {"Jan 05, 2023", "5 January 2023", "05-Jan-23", "05.01.23",
+                                        "13.05.12",     "31/12/24",       "23-12-31"};
+    static const char *const others[] = {
+        "",        "Jan", "Jan 05",       "1.2.3",    "00.00.00", "20-00-00",   "99.99.99",
+        "1.2.3.4", "5",   "Janet 5, 2 x", "05:01:23", "Mai 5 23", "Jan 0 2023", "1 2 3 4 5"};
+    static const double numbers[] = {20230105, 19000101, 20240229};
+    static const double no_dates[] = {20230229, 20231301, 18991231, 20230105.5, NAN, 1e300, 5};
+    (void)state;
+    for (size_t i = 0; i < sizeof dates / sizeof *dates; i++)
+        if (!ls_date_is_unread(dates[i], strlen(dates[i])))
+            fail_msg("\"%s\" is no date", dates[i]);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (ls_date_is_unread(others[i], strlen(others[i])))
+            fail_msg("\"%s\" is a date", others[i]);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        assert_true(ls_date_is_number(numbers[i]));
+    for (size_t i = 0; i < sizeof no_dates / sizeof *no_dates; i++)
+        assert_false(ls_date_is_number(no_dates[i]));
+}
+
 static void only_the_field_is_read(void **state)
 {
     (void)state;
@@ -159,6 +181,7 @@ LS_TESTS(prep_date, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_is_a_date_in_each_form_in_which_it_exists),
+        cmocka_unit_test(dates_in_other_forms_are_known),
         cmocka_unit_test(only_the_field_is_read),
         cmocka_unit_test(parts_are_those_of_the_calendar),
         cmocka_unit_test(days_follow_each_other),

@@ -16,6 +16,7 @@ import threading
 import time
 import zlib
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -367,6 +368,32 @@ def test_numbers_alone_need_no_text_and_what_no_row_missed_has_no_outputs(tmp_pa
         for hole in ({"a": [3.0], "b": [float("nan")]}, {"a": ["3"], "b": [""]}):
             with pytest.raises(lockstep.Error, match='column "b"'):
                 model.predict(hole)
+
+
+def test_numbers_that_no_float_holds_are_unknown_and_infinite_ones_are_missing(tmp_path):
+    with table_model(tmp_path, "a,b,answer\n1,2,no\n3,5,yes\n,1,no\n6,7,yes\n", missing="mean") as model:
+        missing = model.predict({"a": [None], "b": [5]})
+        for value in (float("inf"), float("-inf"), Decimal("Infinity"), Decimal("NaN")):
+            assert (model.predict({"a": [value], "b": [5]}) == missing).all(), value
+        for value in (10 ** 400, -10 ** 400, Decimal("1e400"), Fraction(-10 ** 400), "1e400", 1e39):
+            assert np.isnan(model.predict({"a": [value], "b": [5]})).all()
+            assert np.isnan(model.predict([[value, 5]])).all()
+    with table_model(tmp_path, "a,b,answer\nu,2,no\nv,5,yes\n", missing="mean") as model:
+        assert np.isnan(model.predict({"a": [10 ** 400], "b": [5]})).all()
+        with pytest.raises(ValueError, match='row 1: column "a": '):
+            model.predict({"a": ["u", 10 ** 5000], "b": [5, 5]})
+
+
+def test_objects_that_are_no_numbers_are_named_by_row_and_column():
+    x, y = stripes(64, 3)
+    table = x.reshape(64, 64).astype(object)
+    for value, found in ((10 ** 400, "a number that no float holds"), (None, "None"), ("seven", "'seven'")):
+        table[3, 7] = value
+        with pytest.raises(ValueError, match=rf"data\[0\]: expected numbers, found object \(row 3, column 7: {found}\)"):
+            lockstep.Trainer(CONFIG, data=(table, y))
+    table[3, 7] = Decimal("0.5")
+    with pytest.raises(ValueError, match=r"found object; convert them by .astype\(float\)"):
+        lockstep.Trainer(CONFIG, data=(table, y))
 
 
 def test_dates_are_texts_or_datetimes(tmp_path):

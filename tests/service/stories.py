@@ -62,11 +62,16 @@ def answers(place):
 
 def keep_threshold(source, to, threshold):
     """Copies a model file, with a threshold in its description, as `trainer eval --threshold T --keep` stores it."""
+    change_card(source, to, lambda card: {**card, "threshold": threshold})
+
+
+def change_card(source, to, change):
+    """Copies a model file with another description."""
     content = source.read_bytes()
     size = struct.unpack("<Q", content[:8])[0]
     header = json.loads(content[8:8 + size])
     card = json.loads(header["__metadata__"]["lockstep_model"])
-    header["__metadata__"] = {"lockstep_model": json.dumps({**card, "threshold": threshold})}
+    header["__metadata__"] = {"lockstep_model": json.dumps(change(card))}
     text = json.dumps(header).encode()
     to.write_bytes(struct.pack("<Q", len(text)) + text + content[8 + size:])
 
@@ -108,6 +113,36 @@ def predicts_rows(place):
         same(service.end(), 0)
     service = place.start().ready()
     same(curl(service.url + "/rows", "-H", "Content-Type: application/json", "-d", "{}").code, 404)
+    same(service.end(), 0)
+
+
+def reads_json_as_a_table(place):
+    """Values of JSON have the answers that docs/data.md gives for texts of a table, and for Python's True."""
+    def levels(card):
+        card["preparation"]["columns"][2]["levels"] = ["FALSE", "true", "90071992547409921"]
+        return card
+    model = place.folder / "levels.safetensors"
+    change_card(place.root / "tests" / "cli" / "former_models" / "classes.safetensors", model, levels)
+    service = place.start("--model", str(model), "--state", str(place.folder / "levels")).ready()
+    rows = [('{"a": 1, "b": 48.5, "c": "TRUE"}', '{"a": true, "b": 4.85e1, "c": true}'),
+            ('{"a": 0, "b": 10, "c": "FALSE"}', '{"a":false, "b" : 1e1, "c": "False"}'),
+            ('{"a": 0, "b": 10, "c": "90071992547409921"}', '{"a": 0, "b": 10, "c":\n90071992547409921}'),
+            ('{"a": -0.5, "b": 1e30, "c": true, "x\\":1": 1}', '{"a":"-0.5","b":"1e30","c":"true"}')]
+    unknown = [('{"a": 1e400, "b": 1, "c": true}', "a"), ('{"a": "1e400", "b": 1, "c": true}', "a"),
+               ('{"a": 1, "b": -1.5e400, "c": true}', "b"), ('{"a": 1, "b": 1, "c": 90071992547409922}', "c"),
+               ('{"a": 1, "b": 1, "c": 1e400}', "c"), ('{"a": 1, "b": null, "c": true}', "b"),
+               ('{"a": "TRUE", "b": 1, "c": true}', "a"), ('{"a": 1, "b": 1, "c": [1]}', "c")]
+    body = "[" + ",".join([row for pair in rows for row in pair] + [row for row, _ in unknown]) + "]"
+    found = curl(service.url + "/rows", "-H", "Content-Type: application/json", "--data-binary", "@-",
+                 data=body.encode()).json()["predictions"]
+    for i, pair in enumerate(rows):
+        assert "class" in found[2 * i], (pair, found[2 * i])
+        same(found[2 * i], found[2 * i + 1])
+    for (row, column), answer in zip(unknown, found[2 * len(rows):], strict=True):
+        assert f'column "{column}"' in answer.get("error", ""), (row, answer)
+    for wrong in ('{1: 1}', '{"a": 01, "b": 1, "c": true, }', '{"a": 1. , "b": 1', '{"a": -}'):
+        same(curl(service.url + "/rows", "-H", "Content-Type: application/json", "--data-binary", "@-",
+                  data=wrong.encode()).code, 400)
     same(service.end(), 0)
 
 

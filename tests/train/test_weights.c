@@ -345,6 +345,12 @@ static void what_is_no_weight_is_refused(void **state)
         assert_int_equal(give(&s, t, s.weights, NULL), LS_EINVAL);
         assert_non_null(strstr(s.f.err.text, "row 7 has the weight"));
     }
+    static const float good[] = {0, 1e-9f, 1e9f};
+    for (size_t i = 0; i < ROOM(good); i++) {
+        s.weights[7] = good[i];
+        assert_int_equal(give(&s, t, s.weights, NULL), LS_OK);
+    }
+    s.weights[7] = INFINITY;
     ls_trainer_close(t, NULL);
     s.data.train_weights = s.weights;
     assert_int_equal(ls_trainer_open(&none, &s.f.options, &s.f.err), LS_EDATA);

@@ -46,13 +46,28 @@ def _check_target(path):
         raise Error("LS_EIO", f"{text}: there is no directory {folder}")
 
 
+def _first_object(x):
+    """Returns the place of the first value of an array of objects that is no float, for an error."""
+    for place, value in _np.ndenumerate(x) if x.dtype.kind == "O" else ():
+        try:
+            float(value)
+        except OverflowError:
+            found = "a number that no float holds"
+        except (TypeError, ValueError):
+            found = repr(value)[:40]
+        else:
+            continue
+        return f" (row {place[0]}, column {', '.join(map(str, place[1:])) or 0}: {found})"
+    return "; convert them by .astype(float)" if x.dtype.kind == "O" else ""
+
+
 def _rows(x, what="x", wide=False):
     """Converts rows to the form that the library reads: a contiguous array (n, channels, height, width) of uint8 or
     float32, or of float64 if `wide` is true and the numbers have that type. Only uint8 values are divided by 255. bool becomes 0.0 and 1.0; numbers of other types keep their
     values."""
     x = _np.asarray(x)
     if x.dtype.kind not in "biuf":
-        raise ValueError(f"{what}: expected numbers, found {x.dtype}")
+        raise ValueError(f"{what}: expected numbers, found {x.dtype}{_first_object(x)}")
     if x.dtype != _np.uint8 and not (wide and x.dtype == _np.float64):
         x = x.astype(_np.float32, copy=False)
     if not 2 <= x.ndim <= 4 or 0 in x.shape:

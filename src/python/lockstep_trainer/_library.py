@@ -121,8 +121,9 @@ class evaluation(c.Structure):
         """All measured metrics by name, and if rows have weights, "unweighted": a dict of those with each row counted
         once."""
         names = [name.decode() for name in self.metric_names[:self.metric_count]]
-        once = {name: value for name, value in zip(names, self.unweighted_values) if value == value}
-        return {**dict(zip(names, self.metric_values)), **({"unweighted": once} if once else {})}
+        once = {name: value for name, value in zip(names, self.unweighted_values) if name != "loss"}
+        any_value = any(value == value for value in once.values())
+        return {**dict(zip(names, self.metric_values)), **({"unweighted": once} if any_value else {})}
 
 
 class model_options(c.Structure):

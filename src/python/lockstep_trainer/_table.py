@@ -3,7 +3,9 @@
 import ctypes as _c
 import datetime as _datetime
 import decimal as _decimal
+import math as _math
 import numbers as _numbers
+import sys as _sys
 
 import numpy as _np
 
@@ -58,6 +60,15 @@ def _numbers_of(values):
     return values.astype(_np.float64) if values.dtype.kind in "biuf" else None
 
 
+def _number(value):
+    """Converts a number to a float. One that no float holds becomes the largest: it is unknown, while inf is missing."""
+    try:
+        number = float(value)
+    except OverflowError:
+        return _math.copysign(_sys.float_info.max, -1 if value < 0 else 1)
+    return _math.copysign(_sys.float_info.max, number) if _math.isinf(number) and value != number else number
+
+
 def _value(value):
     """Converts a value to a text or a float. None and every kind of NaN become NaN, a missing number."""
     if isinstance(value, (bool, _np.bool_, str, bytes)):
@@ -65,7 +76,7 @@ def _value(value):
     if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
         return float("nan")
     if isinstance(value, (_numbers.Number, _np.number)):
-        return float(value)
+        return _number(value)
     return value.isoformat() if isinstance(value, _datetime.date) else str(value)
 
 
@@ -73,7 +84,10 @@ def _category(value, where):
     """Converts a value of a column of texts like _value, but a whole or decimal number to its digits, all of them, and a
     number of less than 64 bits to its own digits: float32(0.3) to 0.3. `where` names the row and column in an error."""
     if isinstance(value, (int, _np.integer)) and not isinstance(value, bool):
-        return str(int(value))
+        try:
+            return str(int(value))
+        except ValueError as error:  # Python limits the digits of a text
+            raise ValueError(f"{where}: {error}") from None
     if isinstance(value, _decimal.Decimal) and not value.is_nan():
         return str(value)
     if isinstance(value, _np.floating) and value.itemsize < 8 and _np.isfinite(value):
