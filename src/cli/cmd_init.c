@@ -125,8 +125,9 @@ static bool is_curved(const ls_inspection *l)
 
 /* Chooses the plan by the bits of the targets: at most log2(classes) for each row; a value counts
  * as one bit, because some of its digits are noise. With few bits a small network with much dropout
- * generalises best, unless values depend on the rows along a curve: much dropout blurs it. With
- * more, two layers also learn functions that are far from linear, and need less dropout. */
+ * generalises best, unless values depend on the rows along a curve, which dropout blurs: then there
+ * is little of it, or none if a row has few numbers and cannot be recognised by them. With more
+ * bits, two layers also learn functions that are far from linear, and need less dropout. */
 static dense_plan plan_for(const ls_inspection *l)
 {
     const uint32_t rows = training_rows(l);
@@ -135,10 +136,11 @@ static dense_plan plan_for(const ls_inspection *l)
     p.dropout = dropout_for(l->rows);
     p.weight_decay = rows < 2000 ? 0.3 : 0.01;
     if (bits < 5000 && is_curved(l)) {
+        const bool dense = rows >= 200 * (uint32_t)(l->channels * l->height * l->width);
         p.hidden[0] = 128;
         p.hidden[1] = 64;
-        p.dropout = 0.1;
-        p.weight_decay = 0.3;
+        p.dropout = dense ? 0 : 0.1;
+        p.weight_decay = dense ? 0.1 : 0.3;
         p.steps = 3000;
     } else if (bits >= 2000) {
         p.hidden[0] = 128;

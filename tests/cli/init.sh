@@ -46,12 +46,18 @@ expect_code 0
 cmp -s stdout.txt houses.json || fail 'the same config on stdout'
 grep -q '^houses.csv: a table' stderr.txt || fail 'what was seen on stderr'
 
-# A few values along a curve get a larger network with less dropout than those along a line.
-awk 'BEGIN { print "t,y"; for (i = 0; i < 300; i++) { t = i * 37 % 300; print t "," sin(t / 40) } }' >curve.csv
+# A few values along a curve get a larger network than those along a line, with less dropout if rows have
+# several numbers, else with none.
+awk 'BEGIN { print "t,u,y"; for (i = 0; i < 300; i++) { t = i * 37 % 300; print t "," i * 53 % 300 "," sin(t / 40) } }' >curve.csv
 run init curve.csv --to curve.json
 expect_code 0
 expect_config curve.json '"name": "hidden2"'
 expect_config curve.json '"p": 0.1'
+cut -d , -f 1,3 curve.csv >narrow.csv
+run init narrow.csv --to curve.json
+expect_code 0
+expect_config curve.json '"name": "hidden2"'
+if grep -q dropout curve.json; then fail 'expected no dropout for 240 rows of one number'; fi
 run curve.json --quiet --set devices=ref:1 --set run_dir=null
 expect_code 0
 r2=$(sed -n 's/.* r2: \([-0-9.]*\),.*/\1/p' stdout.txt)
