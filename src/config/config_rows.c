@@ -923,7 +923,7 @@ const ls_config_key ls_config_keys[] = {
     {"", "shards", LS_KEY_CUSTOM, LS_RECIPE, AT(shards), .text = "1 to 8", FORM(shards),
      .help = "number of parts into which each minibatch is divided, on which the weights "
              "depend; `\"devices\"`: one for each device; absent: 1 to 8, by the rows and the "
-             "model ([minibatch](config.md#minibatch-and-seed))"},
+             "model ([minibatch](config.md#minibatch-and-seed)); with 1, one worker computes"},
     {"", "epochs", LS_KEY_INT, LS_RECIPE_OF_LENGTH, AT(epochs), 10, 1, 1000000, .judges = true,
      .help = "number of passes over the training rows"},
     {"", "devices", LS_KEY_TEXT, LS_NOT_RECIPE, AT(devices), .text = "auto",
