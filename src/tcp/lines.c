@@ -314,6 +314,10 @@ int tcp_poll(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns, 
     w->ended_most = most;
     for (;;) {
         move_all_transfers(w);
+        /* What a member has sent before it closed this connection can have come after the other
+         * connections were served. */
+        if (w->broken.status && w->ended_count == 0)
+            move_all_transfers(w);
         const uint64_t now = ls_now_ns();
         serve_listener(w, now);
         if (w->ended_count > 0)

@@ -310,6 +310,72 @@ static void a_last_word_arrives_before_the_end_is_seen(void **state)
     assert_int_equal(seen_by_two(leave_with_a_word), LS_EIO);
 }
 
+/* The moment at which a thread has found nothing to read on the connection `fd`. The thread waits
+ * there until another one has acted. */
+static struct {
+    atomic_bool come, over;
+} moment;
+static _Thread_local int moment_fd; /* 0: none; the moment comes once */
+
+ssize_t __real_recvmsg(int fd, struct msghdr *message, int flags);
+ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags);
+
+static bool await_moment(atomic_bool *what)
+{
+    for (int ms = 0; ms < 20000 && !atomic_load(what); ms++)
+        poll(NULL, 0, 1);
+    return atomic_load(what);
+}
+
+ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags)
+{
+    const ssize_t n = __real_recvmsg(fd, message, flags);
+    if (n < 0 && errno == EAGAIN && moment_fd > 0 && fd == moment_fd) {
+        moment_fd = 0;
+        atomic_store(&moment.come, true);
+        await_moment(&moment.over);
+        errno = EAGAIN;
+    }
+    return n;
+}
+
+/* A member sends its last word and closes its connections while the other one, which has served the
+ * connection of the word, is about to serve another one. */
+static void leave_between_two_connections(member *m)
+{
+    char word[16] = "disk full", more[4];
+    const int own = m->wire->member;
+    ls_transfer last = {
+        .peer = !own, .channel = 0, .incoming = own, .data = word, .bytes = sizeof word};
+    ls_transfer never = {.peer = 0, .channel = 3, .incoming = 1, .data = more, .bytes = 4};
+    if (own == 0) {
+        m->status = await_moment(&moment.come) ? LS_OK : LS_ETIMEDOUT;
+        post(m, &last);
+        await(m, 1);
+        m->wire->type->abort(m->wire);
+        atomic_store(&moment.over, true);
+        return;
+    }
+    memset(word, 0, sizeof word);
+    post(m, &last);
+    post(m, &never);
+    moment_fd = tcp_line_of((const tcp_wire *)m->wire, 0, 0)->link.fd;
+    m->status = await(m, 1);
+    if (m->status == LS_OK)
+        m->status = strcmp(word, "disk full") == 0 ? await(m, 1) : LS_EDATA;
+    *(int *)m->more = m->status == LS_EIO && word[0] ? LS_OK : LS_EINTERNAL;
+    m->wire->type->abort(m->wire);
+}
+
+static void a_last_word_between_two_connections_arrives(void **state)
+{
+    (void)state;
+    atomic_store(&moment.come, false);
+    atomic_store(&moment.over, false);
+    assert_int_equal(seen_by_two(leave_between_two_connections), LS_OK);
+    assert_true(atomic_load(&moment.come));
+}
+
 /* ---- strangers ------------------------------------------------------------------------------ */
 
 typedef struct stranger {
@@ -1099,6 +1165,7 @@ LS_TESTS(cluster_tcp, "integration")
         cmocka_unit_test(channels_do_not_hold_each_other_up),
         cmocka_unit_test(a_message_of_another_length_is_an_error),
         cmocka_unit_test(a_last_word_arrives_before_the_end_is_seen),
+        cmocka_unit_test(a_last_word_between_two_connections_arrives),
         cmocka_unit_test(strangers_keep_nobody_from_meeting),
         cmocka_unit_test(who_does_not_know_the_secret_is_kept_out),
         cmocka_unit_test(one_that_came_and_went_is_not_waited_for),
