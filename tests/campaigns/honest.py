@@ -177,7 +177,7 @@ RECIPES = {
     "resized": {
         "data": {"name": "folder", "resize": [10, 11], "crop": 8, "interpolation": "bicubic"}, "layers": conv(2),
         "augment": {"resized_crop": 0.3, "flip": True}, "freeze": "c.*", "freeze_epochs": 40, "optimizer": SGD,
-        "eval_every": 30},
+        "eval_every": 30, "epochs": 210},
     "imagenet": {  # one segment of large pictures
         "data": {"name": "folder", "pictures": "imagenet", "limit": 48}, "augment": {"resized_crop": 0.08}, "epochs": 1,
         "layers": [{"type": "avg_pool", "kernel": 28}, *conv(2)], "optimizer": SGD, "eval_every": 1, "batch_size": 16},
