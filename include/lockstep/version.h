@@ -10,9 +10,9 @@
 #define LOCKSTEP_VERSION_H
 
 #define LS_VERSION_MAJOR 0
-#define LS_VERSION_MINOR 2
+#define LS_VERSION_MINOR 3
 #define LS_VERSION_PATCH 0
-#define LS_VERSION "0.2.0"
+#define LS_VERSION "0.3.0"
 
 /* The version of these headers as one number, 10203 for 1.2.3. */
 #define LS_VERSION_NUMBER (LS_VERSION_MAJOR * 10000 + LS_VERSION_MINOR * 100 + LS_VERSION_PATCH)

@@ -223,7 +223,7 @@ TEXTS = [("a key twice, the forged one first", twice),
          ("no recipe", lambda t: re.sub(rb'"recipe":\{.*?"shards":2\},', b"", t)),
          ("a million brackets", lambda t: t.replace(b'"end":', b'"deep":' + b"[" * 1000000 + b"]" * 1000000 + b',"end":', 1)),
          ("a text of 50 MB", lambda t: t.replace(b'"end":', b'"note":"' + b"x" * 50000000 + b'","end":', 1)),
-         ("invalid UTF-8", lambda t: t.replace(b'"0.2.0"', b'"0.2.\xff"', 1)),
+         ("invalid UTF-8", lambda t: t.replace(b'"0.3.0"', b'"0.3.\xff"', 1)),
          ("empty", lambda t: b""), ("only a brace", lambda t: b"{"), ("an array", lambda t: b"[" + t.strip() + b"]\n"),
          ("a half", lambda t: t[:len(t) // 2])]
 
@@ -421,7 +421,7 @@ def _(_world, run):
 @ALL.of("result: verified.json of another run", "writes a verified.json that says that it holds", segment(2, 4))
 def _(_world, run):
     run.go_on_from(200, lambda c: c.next_float("fc1.weight"))
-    run.path("verified.json").write_text(compact({"lockstep": "0.2.0", "holds": True, "all": True}), encoding="utf-8")
+    run.path("verified.json").write_text(compact({"lockstep": "0.3.0", "holds": True, "all": True}), encoding="utf-8")
 
 
 @ALL.of("result: verified.json is a link", "links verified.json to a file of the verifier, which must stay", segment(2, 4))

@@ -113,7 +113,7 @@ def inserted(lines, at, text):
 STEP = 60
 EXTRA = compact({"type": "eval", "epoch": 175, "test_loss": 0.001, "test_accuracy": 1.0, "best": True,
                  "seconds": 0.1}).encode()
-RESUME = compact({"type": "resume", "time": "2026-01-01T00:00:00Z", "lockstep": "0.2.0", "step": 200, "epochs": 175,
+RESUME = compact({"type": "resume", "time": "2026-01-01T00:00:00Z", "lockstep": "0.3.0", "step": 200, "epochs": 175,
                   "missing_records": 100}).encode()
 LINES = [("a step is missing", lambda run, lines: without(lines, STEP), found(r"metrics\.jsonl")),
          ("an evaluation is missing", lambda run, lines: without(lines, run.line_of("eval", 2)), found(r"metrics\.jsonl")),

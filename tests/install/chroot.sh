@@ -9,7 +9,7 @@
 #
 # packages: the source package of HEAD is made and builds, optimised as it is shipped; lintian finds nothing;
 #     autopkgtest runs debian/tests with the packages. If there is a folder FORMER with *.deb of an earlier version,
-#     these are installed first, and the new packages have to take their place.
+#     these are installed first. The new packages have to take their place; libraries of another SONAME stay beside them.
 # container: .ci/container-steps, which plays .ci/Containerfile and trains as its user.
 # shellcheck disable=SC2016 # scripts for `inside`, which expand there
 set -eu
@@ -82,7 +82,9 @@ packages)
         for package in /former/*.deb; do
             [ -e "$package" ] || continue
             name=$(dpkg-deb -f "$package" Package) version=$(dpkg-deb -f "$package" Version)
-            [ "$(dpkg-query -W -f "\${db:Status-Abbrev}\${Version}" "$name")" != "ii $version" ]
+            [ "$(dpkg-query -W -f "\${db:Status-Abbrev}\${Version}" "$name")" = "ii $version" ] || continue
+            [ -z "$(dpkg --verify "$name")" ] # A library of another SONAME is still there, and whole.
+            case $name in liblockstep*-dev) exit 1 ;; liblockstep*) ;; *) exit 1 ;; esac
         done
         lockstep --version
         apt-get -yq purge $names

@@ -59,7 +59,7 @@ holds()
         grep -qx "$file" "$package.files" || fail "$package lacks $file"
     done
 }
-# The version in the SONAME, and with it in the packages' names: 0.2.
+# The version in the SONAME, and with it in the packages' names: 0.3.
 version=$(readelf -d "$prefix/$libdir/liblockstep.so" | sed -n 's/.*(SONAME).*[.]so[.]\(.*\)\]/\1/p')
 library=liblockstep$version pool=liblockstep-pool$version pictures=liblockstep-picture$version
 libraries="$library $pool $pictures"

@@ -575,7 +575,7 @@ def test_pictures_that_cannot_be_read_are_named(tmp_path):
 
 def test_without_the_library_of_pictures_its_lack_is_said(monkeypatch):
     def load(name, functions):
-        raise OSError(f"{name}.so.0.2: cannot open shared object file")
+        raise OSError(f"{name}.so.0.3: cannot open shared object file")
 
     with trainer() as t, t.model() as model:
         monkeypatch.setattr(_library, "_picture_library", None)

@@ -146,7 +146,7 @@ STRUCTURES = {"ls_error": c_error, "ls_data_source": data_source, "ls_result": r
               "ls_picture_resize": picture_resize, "ls_model_info": model_info, "ls_evaluation": evaluation, "ls_model_options": model_options, "ls_field": field,
               "ls_picture_options": picture_options}
 
-VERSION = "0.2.0"  # of this package and of the library that it loads
+VERSION = "0.3.0"  # of this package and of the library that it loads
 TASK_VALUES = 2  # ls_task
 OUTPUT_F64 = 16  # ls_output
 FIELD_NUMBER, FIELD_TEXT = 1, 2  # ls_field_kind
@@ -196,7 +196,7 @@ _PICTURE_FUNCTIONS = {  # of liblockstep_picture
 
 def _load(name, functions):
     beside = sorted((Path(__file__).parent / "lib").glob(f"{name}.so*"))
-    library = c.CDLL(str(beside[0]) if beside else f"{name}.so.0.2")
+    library = c.CDLL(str(beside[0]) if beside else f"{name}.so.0.3")
     for function, (restype, argtypes) in functions.items():
         function = getattr(library, function)
         function.restype, function.argtypes = restype, argtypes
