@@ -144,8 +144,8 @@ static ls_metric common_metric(const ls_comparison *c)
     return c->facts[0].metric;
 }
 
-/* Writes the name of a figure. The figures VALUE and BEST have the name of the metric if all runs
- * have the same metric. */
+/* Writes the name of a figure. The figures VALUE and BEST have the name of the metric that all runs
+ * have. */
 static void name_figure(char out[64], enum figure what, const ls_comparison *c)
 {
     static const char *const names[FIGURES] = {
@@ -164,7 +164,7 @@ static void name_figure(char out[64], enum figure what, const ls_comparison *c)
         [HASH] = "weights",
     };
     const ls_metric shared = common_metric(c);
-    const char *metric = shared == LS_METRICS ? "metric" : ls_metric_title(shared),
+    const char *metric = shared == LS_METRICS ? "value" : ls_metric_title(shared),
                *judged = c->facts[0].judged;
     for (int i = 1; i < c->count; i++)
         judged = strcmp(judged, c->facts[i].judged) == 0 ? judged : "evaluation";
@@ -213,7 +213,8 @@ static int add_figures(ls_comparison *c)
         name_figure(name, (enum figure)what, c);
         for (int i = 0; i < c->count; i++)
             format_figure(text[i], (enum figure)what, &c->facts[i]);
-        status = add_figure(c, name, text);
+        if (what != VALUE || common_metric(c) != LS_METRICS)
+            status = add_figure(c, name, text);
         if (status == LS_OK && what == BEST)
             status = add_other_metrics(c);
     }

@@ -101,7 +101,7 @@ const by_epoch = { lo: NaN, hi: NaN }, by_step = { lo: NaN, hi: NaN };
 const chart = (title, more) => new Chart({ title, x_name: 'epoch', digits: 4, near: true, view: by_epoch,
   empty: 'No values were recorded.', ...more });
 const charts = {
-  metric: chart('Accuracy', { most: 1, empty: 'No epoch was evaluated yet.' }),
+  metric: chart('Accuracy', { most: 1 }),
   trained: chart('Training accuracy', { most: 1 }),
   test_loss: chart('Loss', { from_zero: true, empty: 'No epoch was evaluated yet.' }),
   loss: chart('Training loss', { from_zero: true, view: by_step }),
@@ -119,13 +119,16 @@ function draw() {
   const curves = (points, more) => shown.map(r => ({ name: r.short, colour: r.colour, line: true, points: points(r), ...more }));
   const epochs = key => r => [...r.epochs.values()].filter(e => finite(e[key(r)])).map(e => point(e.epoch, e[key(r)]));
   const judged = capital(common('judged', 'evaluation'));
-  charts.metric.name(`${judged} ${common('metric', 'metric')}`);
+  const metrics = [...new Set(shown.map(r => r.metric))], several = metrics.length > 1;
+  charts.metric.name(`${judged} ${several ? 'metric' : metrics[0] ?? common('metric', 'metric')}`);
+  charts.metric.none.textContent = several ? `The runs have different metrics (${metrics.join(', ')}): the table has their values.`
+    : 'No epoch was evaluated yet.';
   charts.metric.most = shown.every(r => r.metric_rises) ? 1 : undefined;
   charts.test_loss.name(`${judged} loss`);
   charts.rate.name('Throughput', (shown.every(r => r.images) ? 'images/s' : 'rows/s')
     + (shown.some(r => timed_epochs(r).length) ? '; steps under 1 ms: means of epochs' : ''));
   const events = shown.flatMap(marks);
-  charts.metric.set(curves(epochs(r => r.metric_key), { dots: true }));
+  charts.metric.set(several ? [] : curves(epochs(r => r.metric_key), { dots: true }));
   charts.trained.set(curves(epochs(() => 'train_accuracy'), { dots: true }));
   charts.test_loss.set(curves(epochs(() => 'test_loss'), { dots: true }));
   for (const c of [charts.loss, charts.lr, charts.norm, charts.rate]) Object.assign(c, { x_name: name, x_digits: digits });

@@ -147,7 +147,8 @@ expect_code 0
 for metric in 'accuracy=accuracy' 'R²=r2' 'AUC=auc' 'mean abs. error=mae' 'F1=f1'; do
     has_metric "${metric%=*}" "test_${metric#*=}" people values
 done
-has stdout.txt '^metric  *0\.[0-9]*  *-\{0,1\}[0-9]'
+! grep '^metric' stdout.txt || fail 'expected no row of two metrics'
+has stdout.txt '^best value  *0\.[0-9]*  *-\{0,1\}[0-9]'
 
 kill -INT $running
 wait $running

@@ -516,6 +516,12 @@ def check_magnitudes(program, browser):
            "/^[1-9](\\.\\d+)?e-\\d$/.test(t.textContent)))")
     expect(browser, "figures of small and large values", "['0.0000312', '1,234,568', '-12,345.6780', '0.000005'].filter(t => "
            "!document.body.innerText.includes(t)).join()", "")
+    open_page(program, browser, "metrics.html", "compare", "small", "whole", "--to", "metrics.html")
+    expect(browser, "no curves of two metrics on one axis", "[charts.metric.svg.style.display, charts.metric.none.textContent].join()",
+           "none,The runs have different metrics (R², accuracy): the table has their values.")
+    browser.run("document.querySelectorAll('button.run')[1].click()")
+    expect(browser, "the curve of the run that is left", "[charts.metric.svg.style.display, charts.metric.figure.querySelector('figcaption')"
+           ".textContent.includes('R²')].join()", ",true")
     rewrite("small", lambda r: r["type"] == "step" and r.update(loss=1e30 * r["loss"]))
     open_page(program, browser, "small/report.html", "report", "small")
     expect(browser, "room for labels of huge values",
