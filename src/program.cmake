@@ -14,7 +14,8 @@ target_link_libraries(lockstep_program PUBLIC lockstep PRIVATE ${externals})
 set_target_properties(lockstep_program PROPERTIES LINKER_LANGUAGE C)
 
 add_executable(lockstep_trainer cli/main.c)
-target_include_directories(lockstep_trainer PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+target_include_directories(lockstep_trainer PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}
+  $<TARGET_PROPERTY:cJSON::cJSON,INTERFACE_INCLUDE_DIRECTORIES>) # of the headers that cli.h includes
 target_link_libraries(lockstep_trainer PRIVATE lockstep_program lockstep lockstep_flags)
 set(program_folder ${PROJECT_BINARY_DIR})
 if(LOCKSTEP_TRAINER_AT_ROOT)
