@@ -7,6 +7,11 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#ifndef __GLIBC__
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 /* Addresses of the calling thread's stack, set by the thread's first check. They stay valid,
  * because a stack never moves. */
@@ -15,6 +20,20 @@ static _Thread_local struct {
     uintptr_t low, high; /* first address of the stack, and first address after the stack; both 0:
                           * the C library does not know the stack */
 } extent;
+
+/* Returns the first address of a stack that pthread_getattr_np describes. Musl describes that of
+ * the main thread as far as it has grown by now; it grows to the limit of the process. */
+static uintptr_t lowest_address(uintptr_t low, uintptr_t high)
+{
+#ifndef __GLIBC__
+    struct rlimit limit;
+    if (getpid() == syscall(SYS_gettid) && getrlimit(RLIMIT_STACK, &limit) == 0 &&
+        limit.rlim_cur > high - low)
+        return limit.rlim_cur < high ? high - limit.rlim_cur : 0;
+#endif
+    (void)high;
+    return low;
+}
 
 static void find_extent(void)
 {
@@ -25,8 +44,8 @@ static void find_extent(void)
     if (pthread_getattr_np(pthread_self(), &attr) != 0)
         return;
     if (pthread_attr_getstack(&attr, &low, &size) == 0) {
-        extent.low = (uintptr_t)low;
-        extent.high = extent.low + size;
+        extent.high = (uintptr_t)low + size;
+        extent.low = lowest_address((uintptr_t)low, extent.high);
     }
     pthread_attr_destroy(&attr);
 }
