@@ -473,6 +473,11 @@ typedef struct ls_verdict {
                               * without one of a replay of the whole run; "": unknown */
     char weights_file_sha256[65]; /* SHA-256 of the compared file of weights, in hexadecimal; "":
                                    * there is no file, or it could not be read */
+    /* Files that were read and that the prover has named, in config.json or in the receipt, because
+     * no assignment names the verifier's own: "data.path=/their/a.csv\ndata.test_path=…", one a
+     * line; "": none. What is in them counts as the prover's. Control characters in a path are '?',
+     * and of a path at most 500 bytes are given, 250 if there are more than three. */
+    char prover_files[1900];
 } ls_verdict;
 
 /* Verifies a run (docs/verify.md): reads the data again and replays the training, or parts of it,

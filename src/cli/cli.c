@@ -161,11 +161,12 @@ static void stay(const session *s, const ls_registry *registry)
 {
     ls_error err;
     ls_buffer lines;
+    const cli_list none = {0};
     ls_buffer_init(&lines, NULL);
     if (!s->view.quiet)
         cli_say("the run has ended; its page stays until Ctrl-C");
     if (s->run_dir[0] &&
-        cli_samples_write(&lines, s->run_dir, CLI_SAMPLES, registry, &err) == LS_OK)
+        cli_samples_write(&lines, s->run_dir, CLI_SAMPLES, &none, registry, &err) == LS_OK)
         cli_server_note(s->server, lines.text, lines.length);
     ls_buffer_fini(&lines);
     cli_wait_for_signal();

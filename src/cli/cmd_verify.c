@@ -20,7 +20,9 @@ static const char help[] =
     "Checks that a run was trained as its receipt.json says. RUN is its directory, or latest.\n"
     "Reads the data again, replays the training or parts of it on the devices of this machine,\n"
     "and compares receipt, weights and records. A RECEIPT alone is replayed from the first step.\n"
-    "The exit status is 0 if nothing differs, and 1 if something does.\n"
+    "The exit status is 0 if nothing differs, and 1 if something does. Without --all, 0 means that\n"
+    "the run is not refuted: segments that were not drawn may be forged. A file that no --set names\n"
+    "is the one that the prover's config.json names; the result lists such files.\n"
     "\n"
     "  --all             replays the whole training; only this proves that nothing differs. A run\n"
     "                    without a receipt can be verified only in this way\n"
@@ -148,6 +150,24 @@ static int write_beside(const arguments *a, ls_json_writer *w)
     return cli_fail(status, err.text);
 }
 
+/* Writes the files that the prover has named, an array of objects. */
+static void put_prover_files(ls_json_writer *w, const char *lines)
+{
+    ls_json_open_array(w, "prover_files");
+    while (*lines) {
+        const size_t line = strcspn(lines, "\n"), key = strcspn(lines, "=");
+        char text[LS_PATH_BYTES];
+        snprintf(text, sizeof text, "%.*s", (int)line, lines);
+        text[key] = '\0';
+        ls_json_open_object(w, NULL);
+        ls_json_put_string(w, "key", text);
+        ls_json_put_string(w, "path", text + key + 1);
+        ls_json_close(w);
+        lines += line + (lines[line] == '\n');
+    }
+    ls_json_close(w);
+}
+
 static int write_result(const arguments *a, const ls_verdict *v)
 {
     ls_json_writer w;
@@ -172,6 +192,7 @@ static int write_result(const arguments *a, const ls_verdict *v)
         ls_json_put_uint(&w, "step", v->step);
     if (v->place[0])
         ls_json_put_string(&w, "place", v->place);
+    put_prover_files(&w, v->prover_files);
     ls_json_put_string(&w, "result", v->text);
     ls_json_close(&w);
     return a->to ? cli_write_json("--to", a->to, &w) : write_beside(a, &w);

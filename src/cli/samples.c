@@ -251,16 +251,15 @@ static int write_line(ls_buffer *out, samples *s, int count, ls_error *err)
     return text ? ls_buffer_status(out, err) : LS_ENOMEM;
 }
 
-int cli_samples_write(ls_buffer *out, const char *run_dir, int count, const ls_registry *registry,
-                      ls_error *err)
+int cli_samples_write(ls_buffer *out, const char *run_dir, int count, const cli_list *set,
+                      const ls_registry *registry, ls_error *err)
 {
     ls_trained t;
     cli_directories places;
-    const cli_list none = {0};
     const ls_host host = {.size = sizeof host};
     const ls_trained_options o = {.path = run_dir,
                                   .needs_data = true,
-                                  .trainer = cli_options(&places, NULL, &none, NULL, true, &host)};
+                                  .trainer = cli_options(&places, NULL, set, NULL, true, &host)};
     int status = ls_trained_open(&t, &o, err);
     if (status)
         return status;

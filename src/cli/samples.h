@@ -14,8 +14,9 @@ enum { CLI_SAMPLES = 16, CLI_SAMPLES_MOST = 256 };
  * not enough such rows were found); the others are predicted right. The line has "text", "channels"
  * (1 or 3), "height", "width" and "rows", each with "row", "true", "predicted", "right" and
  * "probability" (for classes) and "pixels" (for pictures: bytes [channels][height] [width] in
- * base64). Errors: those of opening the run, its data and its devices. */
-int cli_samples_write(ls_buffer *out, const char *run_dir, int count, const ls_registry *registry,
-                      ls_error *err);
+ * base64). `set`: assignments to keys of the run's config, such as where its data are now. Errors:
+ * those of opening the run, its data and its devices. */
+int cli_samples_write(ls_buffer *out, const char *run_dir, int count, const cli_list *set,
+                      const ls_registry *registry, ls_error *err);
 
 #endif

@@ -2,8 +2,9 @@
 /* Recognises files of other formats (foreign.h). */
 #include "data/foreign.h"
 
+#include "data/picture_starts.h"
+
 #include <stdbool.h>
-#include <string.h>
 
 #define PICTURE                                                                                    \
     "a picture; if pictures are to be learnt, name the folder that has a sub-folder of them for "  \
@@ -23,11 +24,9 @@ static const struct {
     {0, "\x89HDF", "an HDF5 file" SAVE_AS_CSV "read_hdf(…).to_csv(…, index=False)"},
     {0, "SQLite format 3", "an SQLite database; export its table as CSV"},
     {0, "\x93NUMPY", "a NumPy array; its file's name must end in .npy"},
-    {0, "\x89PNG", PICTURE},
-    {0, "\xFF\xD8\xFF", PICTURE},
-    {0, "GIF8", PICTURE},
-    {0, "II*", PICTURE}, /* TIFF; in the other byte order the next byte is zero */
-    {8, "WEBP", PICTURE},
+    {0, LS_STARTS_PNG, PICTURE},
+    {0, LS_STARTS_JPEG, PICTURE},
+    {8, LS_STARTS_WEBP_8, PICTURE},
 };
 
 static bool is_blank(char c)
@@ -51,10 +50,12 @@ static bool is_json(const char *text, size_t n)
 
 const char *ls_foreign_format(const char *text, size_t n)
 {
-    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
-        const size_t length = strlen(foreign[i].begins), at = foreign[i].offset;
-        if (n >= at + length && memcmp(text + at, foreign[i].begins, length) == 0)
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+        if (ls_has_at(text, n, foreign[i].offset, foreign[i].begins))
             return foreign[i].what;
-    }
+    for (size_t i = 0; i < LS_PICTURE_STARTS; i++)
+        if (ls_picture_starts[i].distinct &&
+            ls_has_at(text, n, ls_picture_starts[i].at, ls_picture_starts[i].bytes))
+            return PICTURE;
     return is_json(text, n) ? "JSON" SAVE_AS_CSV "read_json(…).to_csv(…, index=False)" : NULL;
 }

@@ -2,6 +2,7 @@
 /* Detects the format of an image file, and converts its pixels. Reads PGM and PPM, as specified in
  * pgm(5) and ppm(5) of the netpbm project. */
 #include "data/image_kinds.h"
+#include "data/picture_starts.h"
 
 #include "base/error.h"
 #include "base/host.h"
@@ -124,48 +125,19 @@ static int check_area(const ls_image *i)
         i->path, i->width, i->height, side, (long long)area);
 }
 
-/* Formats that are not supported, but are named in the error message. */
-static const struct {
-    size_t at;
-    const char *magic, *name;
-} others[] = {
-    {0, "GIF8", "a GIF image"},
-    {0, "II*", "a TIFF image"},
-    {0, "MM", "a TIFF image"},
-    {4, "ftypavif", "an AVIF image"},
-    {4, "ftypavis", "an AVIF image"},
-    {4, "ftyphe", "a HEIF image (HEIC)"},
-    {4, "ftypmif1", "a HEIF image (HEIC)"},
-    {4, "ftypmsf1", "a HEIF image (HEIC)"},
-    {4, "JXL ", "a JPEG XL image"},
-    {0, "\xFF\x0A", "a JPEG XL image"},
-    {4, "jP  ", "a JPEG 2000 image"},
-    {0, "\xFF\x4F\xFF\x51", "a JPEG 2000 image"},
-    {0, "8BPS", "a Photoshop file"},
-    {0, "%PDF", "a PDF document"},
-    {0, "P1", "a PBM image"},
-    {0, "P2", "a PGM image in text (P2)"},
-    {0, "P3", "a PPM image in text (P3)"},
-    {0, "P4", "a PBM image (P4)"},
-    {0, "P7", "a PAM image (P7)"},
-    {0, "<svg", "an SVG drawing"},
-    {0, "<", "a web page"},
-};
-
 static bool has_at(const ls_image *i, size_t at, const char *magic)
 {
-    const size_t n = strlen(magic);
-    return i->length >= at && i->length - at >= n && memcmp(i->bytes + at, magic, n) == 0;
+    return ls_has_at(i->bytes, i->length, at, magic);
 }
 
 static int fail_kind(const ls_image *i)
 {
-    for (size_t k = 0; k < sizeof others / sizeof *others; k++)
-        if (has_at(i, others[k].at, others[k].magic))
+    for (size_t k = 0; k < LS_PICTURE_STARTS; k++)
+        if (has_at(i, ls_picture_starts[k].at, ls_picture_starts[k].bytes))
             return ls_fail(i->err, LS_EUNSUPPORTED,
                            "%.300s: offset 0: %s, which is not supported; convert it, with "
                            "ImageMagick: convert IN OUT.png",
-                           i->path, others[k].name);
+                           i->path, ls_picture_starts[k].name);
     return ls_fail(
         i->err, LS_EDATA,
         "%.300s: offset 0: expected a PNG, JPEG, PGM (P5), PPM (P6), BMP or WebP image; convert "

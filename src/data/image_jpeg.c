@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* JPEG files, read by libjpeg. */
 #include "data/image_kinds.h"
+#include "data/picture_starts.h"
 
 #include "base/error.h"
 
@@ -340,7 +341,7 @@ static void close_jpeg(const ls_image *i, int status)
         ls_image_drop_jpeg(i->kept);
 }
 
-const ls_image_kind ls_image_jpeg = {.magic = "\xFF\xD8\xFF",
+const ls_image_kind ls_image_jpeg = {.magic = LS_STARTS_JPEG,
                                      .read_header = read_jpeg_header,
                                      .read_pixels = read_jpeg_pixels,
                                      .shrink = shrink_jpeg,
@@ -365,5 +366,5 @@ void ls_image_drop_jpeg(const ls_image_memory *kept)
     (void)kept;
 }
 
-const ls_image_kind ls_image_jpeg = {.magic = "\xFF\xD8\xFF", .read_header = read_jpeg_header};
+const ls_image_kind ls_image_jpeg = {.magic = LS_STARTS_JPEG, .read_header = read_jpeg_header};
 #endif

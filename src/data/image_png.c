@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* PNG files, read by libspng. */
 #include "data/image_kinds.h"
+#include "data/picture_starts.h"
 
 #include "base/error.h"
 
@@ -192,7 +193,7 @@ static void close_png(const ls_image *i, int status)
     spng_ctx_free(i->decoder);
 }
 
-const ls_image_kind ls_image_png = {.magic = "\x89PNG",
+const ls_image_kind ls_image_png = {.magic = LS_STARTS_PNG,
                                     .read_header = read_png_header,
                                     .read_pixels = read_png_pixels,
                                     .close = close_png};
@@ -207,5 +208,5 @@ static int read_png_header(ls_image *i)
                    i->path);
 }
 
-const ls_image_kind ls_image_png = {.magic = "\x89PNG", .read_header = read_png_header};
+const ls_image_kind ls_image_png = {.magic = LS_STARTS_PNG, .read_header = read_png_header};
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* WebP files, read by libwebp. An animation is refused, because it is not a single image. */
 #include "data/image_kinds.h"
+#include "data/picture_starts.h"
 
 #include "base/error.h"
 
@@ -83,8 +84,8 @@ static int read_webp_pixels(ls_image *i, size_t count)
     return code == VP8_STATUS_OK ? LS_OK : fail_webp(i, code);
 }
 
-const ls_image_kind ls_image_webp = {.magic = "RIFF",
-                                     .magic8 = "WEBP",
+const ls_image_kind ls_image_webp = {.magic = LS_STARTS_WEBP,
+                                     .magic8 = LS_STARTS_WEBP_8,
                                      .read_header = read_webp_header,
                                      .read_pixels = read_webp_pixels};
 
@@ -101,5 +102,5 @@ static int read_webp_header(ls_image *i)
 }
 
 const ls_image_kind ls_image_webp = {
-    .magic = "RIFF", .magic8 = "WEBP", .read_header = read_webp_header};
+    .magic = LS_STARTS_WEBP, .magic8 = LS_STARTS_WEBP_8, .read_header = read_webp_header};
 #endif

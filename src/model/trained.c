@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* ---- finding the files ----------------------------------------------------------------------- */
 
@@ -404,13 +405,13 @@ static int open_own_data(ls_trained *t, const ls_trained_options *o, ls_error *e
             return status;
     }
     int status = open_configured(t, o, err);
-    const char *own = t->config.data_path;
-    if (status == LS_ENOENT && own && t->card.prep)
-        return ls_fail(
-            err, status,
-            "%.300s: the run's data are not there; name where they are now: --set data.path=%s, "
-            "or other rows: --data WHERE",
-            own, "WHERE");
+    const char *path = t->config.data_path, *test = t->config.data_keys.test_path;
+    const bool of_test = test && path && access(path, F_OK) == 0;
+    if (status == LS_ENOENT && path && t->card.prep)
+        return ls_fail(err, status,
+                       "%.300s: the run's data are not there; name where they are now: --set "
+                       "data.%s=WHERE; eval and predict also take other rows: --data WHERE",
+                       of_test ? test : path, of_test ? "test_path" : "path");
     return status;
 }
 

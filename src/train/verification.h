@@ -8,6 +8,7 @@
  *     verify_records.c  compares the records of a replay with those of the run
  *     verify_members.c  knows the members of a receipt
  *     verify_weights.c  compares the file of weights
+ *     verify_files.c    knows the files that are read, and who has named them
  *     verify_results.c  compares the receipt at the end
  *     verify_found.c    notes the first difference, with its place */
 #ifndef TRAIN_VERIFICATION_H
@@ -71,6 +72,10 @@ void ls_verify_name_tensors(char *text, size_t size, const verification *v, floa
  * Returns false if there is no such checkpoint, or none that can be read; *why then says so. */
 bool ls_verify_read_checkpoint(uint8_t hash[LS_SHA256_BYTES], verification *v, uint64_t steps,
                                const char *path, ls_error *why);
+/* Notes that the checkpoint after `steps` steps, whose tensors are in v->values, does not have the
+ * state `wanted` that the receipt names, and what was changed. `where` follows its name. */
+void ls_verify_checkpoint_differs(verification *v, uint64_t steps, const char *where,
+                                  const uint8_t wanted[LS_SHA256_BYTES]);
 /* Composes name and path of the run's checkpoint after `steps` steps. */
 void ls_verify_checkpoint_path(char out[LS_PATH_BYTES], char name[LS_CHECKPOINT_NAME],
                                const verification *v, uint64_t steps);
@@ -86,6 +91,29 @@ void ls_verify_leave_out(cJSON *mine, const cJSON *theirs, const char *place);
 /* Returns whether a receipt has a member that this version does not know, apart from keys of the
  * config; its place is then appended to `place`, which holds "". */
 bool ls_verify_unknown(char place[LS_JSON_PLACE], const cJSON *receipt);
+
+/* ---- files that are read (verify_files.c) -----------------------------------------------------
+ */
+
+enum { LS_VERIFY_FILES = 7 };
+
+/* A file that a config names. */
+typedef struct ls_verify_file {
+    const char *key;  /* "data.path" */
+    const char *what; /* what is in it: "the test rows" */
+    const char *path;
+    bool named; /* an assignment names it, which is the verifier's; else the prover has named it */
+} ls_verify_file;
+
+/* Finds the files that a config names. Returns their number. The texts belong to the config. */
+int ls_verify_files(ls_verify_file out[LS_VERIFY_FILES], const ls_config *config);
+/* Writes the verdict's list of the prover's files. */
+void ls_verify_list_files(verification *v);
+/* Adds to the message of a replay that could not be opened how the verifier names the missing file.
+ * `replay`: the options with which it was to be opened; `status`: LS_ENOENT or LS_ECONFIG. Returns
+ * the status. */
+int ls_verify_say_missing(const verification *v, const ls_trainer_options *replay, int status,
+                          ls_error *err);
 
 /* ---- the steps of a verification ------------------------------------------------------------- */
 

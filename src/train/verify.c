@@ -94,19 +94,16 @@ static bool has_other_weights(const verification *v)
 /* Adds what was taken from the prover although the verifier could have an own copy of it. */
 static void add_taken(verification *v)
 {
-    const ls_config *c = &v->trainer->config;
-    const cJSON *data = member(ls_json_root(c->doc), "data"),
-                *own = v->claim.own ? ls_json_root(v->claim.own) : NULL,
-                *places = member(member(own, "places"), "data");
-    static const char *const keys[] = {"path", "test_path"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const char *path = cJSON_GetStringValue(member(data, keys[i]));
-        if (path && member(places, keys[i]) && !ls_json_is_set(c->doc, member(data, keys[i])))
-            add(&v->verdict, "the data are those of data.%s in its config.json, %.200s", keys[i],
-                path);
+    ls_verify_file file[LS_VERIFY_FILES];
+    const int count = ls_verify_files(file, &v->trainer->config);
+    for (int i = 0; i < count; i++) {
+        if (!file[i].named)
+            add(&v->verdict, "%s are the prover's: %s=%.200s", file[i].what, file[i].key,
+                file[i].path);
+        else if (strcmp(file[i].key, "init.weights") == 0)
+            add(&v->verdict, "the first weights are those of a file: init.weights=%.200s",
+                file[i].path);
     }
-    if (v->trainer->chain.file[0])
-        add(&v->verdict, "the first weights are those of a file (init.weights)");
 }
 
 /* Adds the checkpoint of the best evaluation, if it is none that the receipt has a hash of. */
@@ -197,6 +194,8 @@ static int verify(verification *v, ls_error *err)
     v->verdict.whole = replays_all(v);
     if (status == LS_OK)
         status = ls_verify_check(v, err);
+    if (status == LS_OK)
+        ls_verify_list_files(v);
     v->verdict.segments = status == LS_OK ? (int)ls_verify_segments(v) : 0;
     if (status == LS_OK && v->verdict.holds)
         status = replay_chosen(v, err);

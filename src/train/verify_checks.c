@@ -181,6 +181,42 @@ static int check_recipes(verification *v, ls_error *err)
     return LS_OK;
 }
 
+/* Returns the path of the file or the folder of test rows or of training rows; "": that of a
+ * public dataset, which was searched for. */
+static const char *path_of(const ls_config *c, bool test)
+{
+    const char *own = test ? c->data_keys.test_path : NULL;
+    return own ? own : c->data_path ? c->data_path : "";
+}
+
+/* Notes that the verifier's data are not those of the receipt. */
+static void note_data(verification *v, const ls_json_difference *found, const cJSON *mine,
+                      const cJSON *theirs)
+{
+    const ls_config *c = &v->trainer->config;
+    const bool test = strncmp(found->place, "data.test", sizeof "data.test" - 1) == 0,
+               of_file = strstr(found->place, "file_sha256") != NULL;
+    const char *path = path_of(c, test), *subset = test ? "test" : "training";
+    const cJSON *rows = member(member(mine, subset), "rows");
+    const bool same = cJSON_Compare(member(member(mine, subset), "rows_sha256"),
+                                    member(member(theirs, subset), "rows_sha256"), true);
+    char why[700], here[LS_JSON_SHOWN], there[LS_JSON_SHOWN];
+    ls_json_show(here, found->a, v->host);
+    ls_json_show(there, found->b, v->host);
+    if (test && !c->data_keys.test_path && rows && rows->valuedouble == 0)
+        snprintf(why, sizeof why,
+                 "is %s; the verifier's data have no test rows; if these have a file of their own, "
+                 "name it: --set data.test_path=FILE",
+                 there);
+    else
+        snprintf(why, sizeof why, "is %s; the verifier's data have %s%s%.300s%s%s", there, here,
+                 path[0] ? " (" : "", path, path[0] ? ")" : "",
+                 !of_file ? ""
+                 : same   ? ": the same rows in another file"
+                          : ": other rows");
+    ls_verify_receipt_differs(v, found->place, why);
+}
+
 static int check_data(verification *v, ls_error *err)
 {
     ls_json_difference found = {"data", NULL, NULL};
@@ -195,7 +231,7 @@ static int check_data(verification *v, ls_error *err)
     status = mine ? LS_OK : LS_ENOMEM;
     ls_verify_leave_out(mine, theirs, found.place);
     if (mine && ls_json_differs(&found, mine, theirs))
-        ls_verify_value_differs(v, &found, "the verifier's data have");
+        note_data(v, &found, mine, theirs);
     cJSON_Delete(mine);
     ls_json_writer_fini(&w);
     return status;
@@ -216,16 +252,14 @@ static void check_first_weights(verification *v)
 }
 
 /* Notes that the checkpoint at the end of segment number `i` is not that of the receipt. */
-static void note_checkpoint(verification *v, uint32_t i, const char *place, const char *name)
+static void note_checkpoint(verification *v, uint32_t i, const uint8_t *wanted)
 {
     if (v->verdict.holds) {
         v->verdict.segment = (int)i;
         v->verdict.from = ls_verify_position(v, i);
         v->verdict.to = ls_verify_segment_end(v, i);
     }
-    ls_verify_differs(v, place,
-                      "the checkpoint %s at its end does not have the state that the receipt names",
-                      name);
+    ls_verify_checkpoint_differs(v, ls_verify_segment_end(v, i), " at its end", wanted);
 }
 
 /* Hashes the checkpoints that the run has at the positions of the chain. */
@@ -245,7 +279,7 @@ static void check_checkpoints(verification *v)
         if (!ls_verify_read_checkpoint(state, v, steps, path, &why))
             ls_verify_differs(v, place, "the checkpoint %s cannot be used: %.400s", name, why.text);
         else if (memcmp(state, want, sizeof state) != 0)
-            note_checkpoint(v, i, place, name);
+            note_checkpoint(v, i, want);
     }
 }
 

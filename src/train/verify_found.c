@@ -115,6 +115,70 @@ bool ls_verify_read_checkpoint(uint8_t hash[LS_SHA256_BYTES], verification *v, u
     return status == LS_OK;
 }
 
+/* Returns whether the state that the receipt names, `wanted`, is that of the checkpoint's tensors,
+ * which are in v->values, with the recipe `recipe` of the document. */
+static bool is_state_with(const verification *v, const ls_json *doc, const cJSON *recipe,
+                          uint64_t steps, const uint8_t wanted[LS_SHA256_BYTES])
+{
+    const ls_trainer *t = v->trainer;
+    const ls_position at = {.steps = steps};
+    uint8_t found[LS_SHA256_BYTES];
+    ls_config theirs;
+    ls_error unread;
+    bool same = false;
+    if (ls_config_read_recipe(&theirs, doc, recipe, v->host, &unread) != LS_OK)
+        return false;
+    const ls_hashed state = {t->model,
+                             &theirs,
+                             ls_engine_shards(t->engine),
+                             &at,
+                             {v->values[0], (float *const *)v->values + 1}};
+    if (ls_optimizer_states(&theirs.optimizer) == ls_verify_states(v))
+        same = ls_state_sha256(found, &state, &unread) == LS_OK &&
+               memcmp(found, wanted, sizeof found) == 0;
+    ls_config_fini(&theirs);
+    return same;
+}
+
+/* Says of a checkpoint with another state than the receipt's `wanted` what was changed: its recipe,
+ * that of the receipt, or something else. */
+static void say_change(char *text, size_t size, const verification *v, const char *path,
+                       uint64_t steps, const uint8_t wanted[LS_SHA256_BYTES])
+{
+    ls_tensor_file *file;
+    ls_json *doc = NULL;
+    ls_error why, unread;
+    int status = ls_tensor_file_open(&file, path, v->host, &unread);
+    const char *state = status == LS_OK ? ls_tensor_file_state(file) : NULL;
+    snprintf(text, size, ": the checkpoint was changed, or the receipt was");
+    if (state)
+        (void)ls_json_parse(&doc, "its state", state, strlen(state), v->host, &unread);
+    const cJSON *recipe = doc ? member(ls_json_root(doc), "recipe") : NULL;
+    if (recipe && ls_recipes_differ(&why, v->trainer, doc, recipe))
+        snprintf(
+            text, size, "%s: %.400s",
+            is_state_with(v, doc, recipe, steps, wanted)
+                ? ", but with the checkpoint's own recipe it does: the recipe of the receipt "
+                  "was edited"
+                : ", and has another recipe: it is that of another run, or was changed, or the "
+                  "receipt was",
+            why.text);
+    ls_json_destroy(doc);
+    ls_tensor_file_close(file);
+}
+
+void ls_verify_checkpoint_differs(verification *v, uint64_t steps, const char *where,
+                                  const uint8_t wanted[LS_SHA256_BYTES])
+{
+    char path[LS_PATH_BYTES], name[LS_CHECKPOINT_NAME], place[LS_CHECKPOINT_NAME + 20], why[600];
+    ls_verify_checkpoint_path(path, name, v, steps);
+    snprintf(place, sizeof place, "checkpoints/%s", name);
+    say_change(why, sizeof why, v, path, steps, wanted);
+    ls_verify_differs(v, place,
+                      "the checkpoint %s%s does not have the state that the receipt names%s", name,
+                      where, why);
+}
+
 void ls_verify_checkpoint_path(char out[LS_PATH_BYTES], char name[LS_CHECKPOINT_NAME],
                                const verification *v, uint64_t steps)
 {

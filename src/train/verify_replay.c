@@ -98,6 +98,17 @@ static bool has_cpu(const ls_registry *registry)
     return found;
 }
 
+/* Adds to the message of a replay that could not be opened what the verifier can do. */
+static int say_why(const verification *v, const ls_trainer_options *o, int status, ls_error *err)
+{
+    const ls_error why = *err;
+    if (status == LS_ECONFIG && v->claim.doc) /* the message says where in the recipe */
+        ls_fail(err, status, "%.300s: its recipe or evaluations cannot be used: %.400s",
+                v->claim.receipt, why.text);
+    return status == LS_ECONFIG || status == LS_ENOENT ? ls_verify_say_missing(v, o, status, err)
+                                                       : status;
+}
+
 int ls_verify_open(verification *v, ls_error *err)
 {
     static const char *const own[OWN_SETS] = {"run_dir=null", "receipt=false"};
@@ -123,17 +134,9 @@ int ls_verify_open(verification *v, ls_error *err)
     o.set_count = count;
     o.callbacks = &callbacks;
     int status = ls_trainer_open(&v->trainer, &o, err);
+    if (status)
+        status = say_why(v, &o, status, err);
     ls_free(v->host, set);
-    if (status == LS_ECONFIG && v->claim.doc) { /* the message says where in the recipe */
-        const ls_error why = *err;
-        return ls_fail(err, status, "%.300s: its recipe or evaluations cannot be used: %.400s",
-                       v->claim.receipt, why.text);
-    }
-    if (status == LS_ENOENT) {
-        const ls_error why = *err;
-        return ls_fail(err, status, "%.600s; the verifier's copy of the data is named by data.path",
-                       why.text);
-    }
     if (status)
         return status;
     v->trainer->agreement.chained = true; /* no receipt is written, but the states are hashed */
@@ -169,8 +172,7 @@ static int begin_segment(verification *v, uint32_t i, ls_error *err)
         return why.status == LS_ENOMEM ? ls_fail(err, LS_ENOMEM, "%s", why.text) : LS_OK;
     }
     if (memcmp(state, v->claim.chain.state[i - 1], sizeof state) != 0) {
-        ls_verify_differs(v, place,
-                          "the checkpoint %s does not have the state that the receipt names", name);
+        ls_verify_checkpoint_differs(v, steps, "", v->claim.chain.state[i - 1]);
         return LS_OK;
     }
     memcpy(e->canonical, v->values[0], t->model->floats * sizeof(float));

@@ -45,7 +45,8 @@ static void warn_of_idle(const struct ls_trainer *t)
     if (workers > shards)
         ls_log(t->host, LS_LOG_WARNING,
                "%d of %d workers %s no shard: a minibatch has %d %s, and more workers than that do "
-               "not make a step faster",
+               "not make a step faster; set devices to \"auto\" or to fewer, or increase shards, "
+               "which trains other weights",
                workers - shards, workers, ls_plural((uint64_t)(workers - shards), "has", "have"),
                shards, ls_plural((uint64_t)shards, "shard", "shards"));
 }

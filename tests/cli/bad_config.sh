@@ -221,7 +221,11 @@ expect_stderr_line "trainer: warning: $many workers share $cpus allowed $word: s
 # number of shards causes no warning.
 run config.json --set devices=ref:3 --set shards=2
 expect_stderr_line "trainer: warning: 1 of 3 workers has no shard: a minibatch has 2 shards, and more workers \
-than that do not make a step faster"
+than that do not make a step faster; set devices to \"auto\" or to fewer, or increase shards, which trains other weights"
+for cure in devices=auto devices=ref:2 shards=3; do
+    run config.json --set devices=ref:3 --set shards=2 --set $cure
+    grep -q 'no shard' stderr.txt && fail "a cure that works: $cure"
+done
 run config.json --set shards=8
 expect_stderr_line "trainer: warning: shards: 64 rows in 8 shards are fewer than 16 rows each, which is slow; \
 the default is 4 shards"

@@ -126,9 +126,12 @@ def tables():
     for content, text in ((b"PAR1\x15\x04\x15", "found a Parquet file: save it as CSV, in Python with pandas.read_parquet("),
                           (b'\n[ {"a": 1}]', "found JSON: save it as CSV, in Python with pandas.read_json("),
                           (b'{"a": [1, 2]}', "found JSON"), (b"SQLite format 3\0", "found an SQLite database"),
-                          (b"GIF89a", "found a picture"), (b"\x1f\x8b", "gzip")):
+                          (b"GIF89a", "found a picture"), (b"\0\0\0 ftypheic", "found a picture"), (b"\x1f\x8b", "gzip")):
         Path("other.csv").write_bytes(content)
         fails("another format", "other.csv", said=text)
+    for name in ("MM", "P1", "%PDF", "abc,JXL "):  # a table of text can begin like a picture
+        Path("column.csv").write_text(f"{name},y\n" + "".join(f"{i * 7 % 11},{f'{i * 5 % 13},' * name.count(',')}{'uv'[i % 2]}\n" for i in range(ROWS)))
+        look("a column's name", "column.csv", data={"target": "y"})
     for option in ("--decimal", "--separator", "--encoding"):
         fails("a word that it is not", "both.csv", option, "x", said=f"{option}: expected", code=64)
         fails("no table", "first.npz", option, {"--decimal": ",", "--separator": ";", "--encoding": "latin-1"}[option],

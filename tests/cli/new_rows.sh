@@ -160,7 +160,7 @@ run eval run --data new.csv
 expect_stdout '^test acc: 1.0000'
 run eval run
 expect_code 66
-expect_error "train.csv: the run's data are not there; name where they are now: --set data.path=WHERE, or other rows: --data WHERE"
+expect_error "train.csv: the run's data are not there; name where they are now: --set data.path=WHERE; eval and predict also take other rows: --data WHERE"
 run eval run --set data.path=gone.csv --train
 expect_stdout '^train acc: 1.0000'
 printf 'u,kind\n1500,big\n' > bad.csv

@@ -138,7 +138,7 @@ def check_what_came_later(trainer, folder):
     call(config, "--devices", "cpu:1", "--quiet")
     replayed = "verified: the whole training was replayed and ends with the same weights"
     kept = "; the threshold 0.3 in their file was added after the training"
-    place = f"; the data are those of data.path in its config.json, {folder / 't.csv'}"
+    place = f"; the rows are the prover's: data.path={folder / 't.csv'}"
     assert verify(0, "--set", f"data.path={folder / 't.csv'}") == replayed
     assert verify() == replayed + place
     call("eval", run, "--threshold", "0.3", "--keep")

@@ -936,6 +936,17 @@ def test_a_run_is_verified_and_a_forged_one_is_not(tmp_path):
     file.write_text(json.dumps(forged, separators=(",", ":")) + "\n")
     verdict = lockstep.verify(tmp_path / "run")
     assert not verdict and verdict.place == "receipt.json: evaluation.test_loss" and verdict.place in repr(verdict)
+    assert verdict.prover_files == {}
     with pytest.raises(lockstep.Error, match="no such file") as why:
         lockstep.verify(tmp_path / "nothing")
     assert why.value.status == "LS_ENOENT"
+
+
+def test_files_of_the_prover_are_listed(tmp_path):
+    table = tmp_path / "t=.csv"
+    table.write_text("a,y\n" + "".join(f"{i},{'uv'[i > 30]}\n" for i in range(60)))
+    with lockstep.Trainer({"data": {"name": "csv", "path": str(table), "target": "y", "validation": 0.2}, "epochs": 2,
+                           "receipt": True, "run_dir": str(tmp_path / "run"), "optimizer": {"lr": 0.01}, "model": {"layers": [{"type": "dense"}]}}) as t:
+        t.fit()
+    assert lockstep.verify(tmp_path / "run").prover_files == {"data.path": str(table)}
+    assert lockstep.verify(tmp_path / "run", set={"data.path": str(table)}).prover_files == {}

@@ -101,6 +101,22 @@ static void write_types(const char *dir)
     }
 }
 
+/* A pool with two windows from top to bottom, where a third one would begin in the padding, and two
+ * from left to right, of which the second extends beyond the padding. */
+static void write_pool(const char *dir)
+{
+    ls_network *model =
+        make_model("[{\"type\":\"avg_pool\",\"kernel\":[2,3],\"stride\":[3,5],\"padding\":1,"
+                   "\"ceil_mode\":true,\"count_include_pad\":true},"
+                   "{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":3}]",
+                   (ls_shape){2, 5, 5}, LS_SAMPLE_CLASSES);
+    float *weights = calloc(model->floats, sizeof *weights);
+    fill_weights(weights, model, 0.5f, 1);
+    write_sample(dir, "pool-two-windows", model, weights, plain_pixels, FEW, "ref:2");
+    free(weights);
+    free_model(model);
+}
+
 /* The model of a config, with Kaiming's weights and running statistics that are not those of a
  * fresh start. */
 static void write_example(const char *dir, const char *path)
@@ -136,6 +152,7 @@ int main(int argc, char **argv)
         ls_registry_add(registry, ls_ref_backend(), &err) != LS_OK)
         stop("registry", &err);
     write_types(argv[1]);
+    write_pool(argv[1]);
     for (int i = 2; i < argc; i++)
         write_example(argv[1], argv[i]);
     ls_registry_destroy(registry);

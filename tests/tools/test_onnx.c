@@ -251,6 +251,46 @@ static void dropout_is_left_out_and_its_reader_reads_what_it_read(void **state)
     drop(&w);
 }
 
+/* Checks the zeros that the Pad node of the layer "p" adds: at the top, left, bottom and right. */
+static void check_pads(const written *w, const int64_t wanted[4])
+{
+    const int64_t sides[8] = {0, 0, wanted[0], wanted[1], 0, 0, wanted[2], wanted[3]};
+    pb_field f;
+    for (pb_reader r = w->graph; pb_next(&r, &f);) {
+        char text[64];
+        if (f.number != CONSTANT)
+            continue;
+        const pb_field name = pb_find(pb_inside(&f), TENSOR_NAME),
+                       raw = pb_find(pb_inside(&f), RAW);
+        if (strcmp(pb_text(text, sizeof text, &name), "p:pads") != 0)
+            continue;
+        assert_int_equal(raw.length, sizeof sides);
+        assert_memory_equal(raw.data, sides, sizeof sides);
+        return;
+    }
+    fail_msg("there is no constant p:pads");
+}
+
+/* From top to bottom two windows, 3 pixels apart, lie in 5 pixels and 1 of padding on each side; a
+ * third one would begin in the padding after them, which would be the image after a Pad. From left
+ * to right the second window extends beyond the padding, so the pool must keep ceil_mode. */
+static void a_padded_pool_has_no_window_that_begins_in_its_padding(void **state)
+{
+    char ops[400];
+    (void)state;
+    written w =
+        write_model("[{\"type\":\"avg_pool\",\"name\":\"p\",\"kernel\":[2,3],\"stride\":[3,5],"
+                    "\"padding\":1,\"ceil_mode\":true,\"count_include_pad\":true},"
+                    "{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":3}]",
+                    (ls_shape){1, 5, 5}, 3, plain_pixels);
+    assert_int_equal(w.model->layer[0].out.h, 2);
+    assert_int_equal(w.model->layer[0].out.w, 2);
+    ops_of(ops, sizeof ops, w.graph);
+    assert_string_equal(ops, "Cast Div Pad AveragePool Flatten Gemm Identity Softmax");
+    check_pads(&w, (const int64_t[4]){1, 1, 0, 1});
+    drop(&w);
+}
+
 /* The value of a key of the file's metadata; "" without. */
 static const char *metadata(char *text, size_t size, const written *w, const char *key)
 {
@@ -512,6 +552,7 @@ LS_TESTS(onnx, "unit")
         cmocka_unit_test(lenet_is_fourteen_nodes_and_its_weights_as_they_are),
         cmocka_unit_test(the_batch_dimension_has_a_name_and_no_size),
         cmocka_unit_test(mean_and_std_come_first_and_only_where_they_change_something),
+        cmocka_unit_test(a_padded_pool_has_no_window_that_begins_in_its_padding),
         cmocka_unit_test(dropout_is_left_out_and_its_reader_reads_what_it_read),
         cmocka_unit_test(the_metadata_say_what_goes_in),
         cmocka_unit_test(the_metadata_say_what_comes_out),

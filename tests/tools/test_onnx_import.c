@@ -915,7 +915,8 @@ static void a_layer_norm_that_is_written_out_is_one_layer(void **state)
     static const int dim[3] = {2, 4, 4}, two = 2, features = 32;
     (void)state;
     ls_onnx_file f;
-    begin(&f); /* of an image, with weight and bias */
+    /* it reads an image, and has a weight and a bias */
+    begin(&f);
     norm(&f, "x", 4, true);
     ls_onnx_put_floats(&f, "ln.weight", dim, 3, number, 32);
     ls_onnx_put_floats(&f, "ln.bias", dim, 3, number, 32);
@@ -923,7 +924,8 @@ static void a_layer_norm_that_is_written_out_is_one_layer(void **state)
     node(&f, "Add", "w", "ln.bias", "b");
     end_with_dense(&f, "b");
     check_layers(&f, "[" NORM("ln") "," DENSE);
-    begin(&f); /* of a vector, without them, and twice its values */
+    /* it reads a vector, has neither, and its values are doubled */
+    begin(&f);
     node(&f, "Flatten", "x", NULL, "r");
     norm(&f, "r", 2, false);
     node(&f, "Mul", "n", "2", "twice");
@@ -931,26 +933,30 @@ static void a_layer_norm_that_is_written_out_is_one_layer(void **state)
     check_layers(&f, "[{\"type\":\"flatten\",\"name\":\"flatten\"}," NORM(
                          "n") ","
                               "{\"type\":\"affine\",\"name\":\"twice\",\"slope\":2}");
-    begin(&f); /* the bias alone */
+    /* it has a bias alone */
+    begin(&f);
     node(&f, "Flatten", "x", NULL, "r");
     norm(&f, "r", 2, true);
     ls_onnx_put_floats(&f, "ln.bias", &features, 1, number, 32);
     node(&f, "Add", "ln.bias", "n", "b");
     end_with_dense(&f, "b");
     check_layers(&f, "[{\"type\":\"flatten\",\"name\":\"flatten\"}," NORM("b") ",");
-    begin(&f); /* over the channels alone */
+    /* a mean over the channels alone is not read */
+    begin(&f);
     norm(&f, "x", 0, true);
     end_with_dense(&f, "n");
     check_refused(&f,
                   "node 0 \"m\" (ReduceMean): attribute \"axes\": the mean over height and width "
                   "of an image is read, and in a LayerNorm that over all values of a row");
-    begin(&f); /* a part of it */
+    /* a part of its formula is not read */
+    begin(&f);
     mean(&f, "x", 4, "m");
     node(&f, "Sub", "x", "m", "c");
     node(&f, "Relu", "c", NULL, "r");
     end_with_dense(&f, "r");
     check_refused(&f, "node 2 \"r\" (Relu): it reads a part of ReduceMean, Sub, Pow, ");
-    begin(&f); /* weights of another shape */
+    /* its weight must have the shape of a row */
+    begin(&f);
     norm(&f, "x", 4, true);
     ls_onnx_put_floats(&f, "ln.weight", &two, 1, number, 2);
     node(&f, "Mul", "n", "ln.weight", "w");

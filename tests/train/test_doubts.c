@@ -352,7 +352,8 @@ static void an_accuracy_of_the_commonest_class_has_its_cause(void **state)
     cJSON_Delete(weights);
 }
 
-/* Of 60 rows 3 are of the class v. With weights of 38, 2 in 3 count as v. */
+/* Of 60 rows 57 are of the class u, with a weight of 1, and 3 of the class v, with a weight of 38.
+ * So v has two thirds of the weight, and is the most common class. */
 static void the_commonest_class_is_that_of_the_weights(void **state)
 {
     said s;

@@ -76,7 +76,9 @@ static ls_step_result step(scenario *s, ls_trainer *t, const float *weights)
     return out;
 }
 
-/* What is weighed in weigh_rows. */
+/* How weigh_rows gives weights. UNWEIGHTED: the data have none. NO_WEIGHTS: the steps have none,
+ * although the data do. ONES, TWOS: all rows have this weight. ODD_ZERO: every second row has
+ * the weight 0, the others 1. ODD_ZERO_OTHER_ROWS: the rows of weight 0 are other rows as well. */
 typedef enum way { UNWEIGHTED, NO_WEIGHTS, ONES, TWOS, ODD_ZERO, ODD_ZERO_OTHER_ROWS } way;
 
 /* Copies the weights after three steps to `hash`. */

@@ -807,6 +807,7 @@ class Verdict:
     text       a sentence about the result
     weights_sha256    of the weights that the result is about; "" if it is unknown
     weights_file_sha256    of the file of weights that was compared; "" without one
+    prover_files    paths of files that the prover has named, not `set`, by their keys: {"data.test_path": "/their/t.csv"}
     """
 
     def __init__(self, v, seed):
@@ -819,6 +820,8 @@ class Verdict:
         self.place, self.text = (t.decode("utf-8", "replace") for t in (v.place, v.text))
         self.weights_sha256 = v.weights_sha256.decode()
         self.weights_file_sha256 = v.weights_file_sha256.decode()
+        files = v.prover_files.decode("utf-8", "replace").split("\n") if v.prover_files else []
+        self.prover_files = dict(line.split("=", 1) for line in files)
 
     def __bool__(self):
         return self.holds

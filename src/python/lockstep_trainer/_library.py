@@ -88,7 +88,8 @@ class verdict(c.Structure):
     _fields_ = [("size", c.c_size_t), ("holds", c.c_int), ("whole", c.c_int), ("segments", c.c_int),
                 ("replayed", c.c_int), ("segment", c.c_int), ("from", c.c_uint64), ("to", c.c_uint64),
                 ("step", c.c_uint64), ("place", c.c_char * 200), ("text", c.c_char * 1200),
-                ("weights_sha256", c.c_char * 65), ("weights_file_sha256", c.c_char * 65)]
+                ("weights_sha256", c.c_char * 65), ("weights_file_sha256", c.c_char * 65),
+                ("prover_files", c.c_char * 1900)]
 
 
 class step_rows(c.Structure):
