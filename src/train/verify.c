@@ -153,10 +153,14 @@ static void conclude(verification *v)
 {
     ls_verdict *out = &v->verdict;
     char place[120] = "", step[80] = "", text[sizeof out->text];
+    const uint64_t epochs = v->epoch_steps ? v->claim.end / v->epoch_steps : 0;
     if (out->holds && out->whole)
         snprintf(out->text, sizeof out->text,
-                 "verified: the whole training was replayed and ends with the %s",
-                 v->claim.weights[0] ? "same weights" : "weights of the receipt");
+                 "verified: the whole training was replayed and ends with the %s, after "
+                 "%llu steps (%llu %s)",
+                 v->claim.weights[0] ? "same weights" : "weights of the receipt",
+                 (unsigned long long)v->claim.end, (unsigned long long)epochs,
+                 epochs == 1 ? "epoch" : "epochs");
     else if (out->holds)
         snprintf(out->text, sizeof out->text,
                  "not refuted: %d of %d segments were replayed, and nothing differs", out->replayed,

@@ -120,8 +120,6 @@ static void check_members_of_both(verification *v)
     }
 }
 
-/* Compares the recipe of the replay, which is that of the claim unless the caller's assignments
- * change it, with those of the run's config and first record. */
 /* Fails if an assignment of the verifier has changed one of the receipt's keys that decide about
  * evaluations and the end: the replay would differ, and not through the prover. */
 static int check_evaluations(const verification *v, const cJSON *theirs, ls_error *err)
@@ -150,6 +148,8 @@ static int check_evaluations(const verification *v, const cJSON *theirs, ls_erro
     return status;
 }
 
+/* Compares the recipe of the replay, which is that of the claim unless the caller's assignments
+ * change it, with those of the run's config and first record. */
 static int check_recipes(verification *v, ls_error *err)
 {
     const ls_claim *c = &v->claim;
@@ -294,15 +294,33 @@ static int allocate_values(verification *v, ls_error *err)
     return LS_OK;
 }
 
+/* Returns whether the run's recipe depends on the number of epochs, so that no resume has changed
+ * it. */
+static bool epochs_are_of_recipe(const ls_config *c)
+{
+    for (const ls_config_key *row = ls_config_keys; row->key; row++)
+        if (!*row->object && strcmp(row->key, "epochs") == 0)
+            return ls_config_key_is_of_recipe(c, row);
+    return false;
+}
+
 /* Fails if a run without a receipt has not finished: its weights are then those of no epoch's end,
- * or a resume has changed its epochs. */
-static int check_finished(const verification *v, ls_error *err)
+ * or a resume has changed its epochs. More steps than a run of this recipe has are a difference. */
+static int check_finished(verification *v, ls_error *err)
 {
     const ls_config *c = &v->trainer->config;
     const uint64_t all = (uint64_t)c->epochs * v->epoch_steps;
     if (v->claim.doc || v->claim.end == all ||
         (c->patience > 0 && v->claim.end < all && v->claim.end % v->epoch_steps == 0))
         return LS_OK;
+    if (v->claim.end > all && epochs_are_of_recipe(c)) {
+        ls_verify_differs(v, "weights.safetensors",
+                          "%.300s has the weights after step %llu, and a run with this config ends "
+                          "after step %llu",
+                          v->claim.weights, (unsigned long long)v->claim.end,
+                          (unsigned long long)all);
+        return LS_OK;
+    }
     const bool best = v->claim.best && v->claim.end < all;
     return ls_fail(err, LS_EUNSUPPORTED,
                    "%.300s: has the weights after step %llu, %sand a run with this config ends "
@@ -329,7 +347,7 @@ int ls_verify_check(verification *v, ls_error *err)
     v->batch_size = (uint32_t)v->trainer->config.batch_size;
     v->epoch_steps = v->trainer->coordination->steps;
     status = check_recipes(v, err);
-    if (status == LS_OK)
+    if (status == LS_OK && v->verdict.holds)
         status = check_finished(v, err);
     if (status || !v->claim.doc)
         return status;

@@ -136,7 +136,8 @@ def check_what_came_later(trainer, folder):
     def verify(code=0, *more):
         return call("verify", run, "--all", "--devices", "cpu:1", *more, code=code)
     call(config, "--devices", "cpu:1", "--quiet")
-    replayed = "verified: the whole training was replayed and ends with the same weights"
+    steps = json.loads((run / "receipt.json").read_text())["end"]["steps"]
+    replayed = f"verified: the whole training was replayed and ends with the same weights, after {steps} steps (2 epochs)"
     kept = "; the threshold 0.3 in their file was added after the training"
     place = f"; the rows are the prover's: data.path={folder / 't.csv'}"
     assert verify(0, "--set", f"data.path={folder / 't.csv'}") == replayed
@@ -168,6 +169,17 @@ def check_what_came_later(trainer, folder):
     (run / "receipt.json").unlink()
     best = "; the checkpoint of the best evaluation, step-000000006.safetensors, was not compared"
     assert verify() == replayed + "; there was no receipt" + kept + best + place, verify()
+    call(config, "--devices", "cpu:1", "--quiet", "--set", "epochs=3", "--set", f"run_dir={folder / 'more'}", "--set", "receipt=false")
+    shutil.copy(folder / "more" / "weights.safetensors", run)
+    found = verify(1)
+    assert found == f"NOT verified: {run}/weights.safetensors has the weights after step {steps * 3 // 2}, and a run with this config " \
+        f"ends after step {steps}", found
+    (run / "weights.safetensors").write_bytes(honest)
+    honest_config = (run / "config.json").read_text()
+    (run / "config.json").write_text(honest_config.replace('"epochs": 2', '"epochs": 1'))
+    found = verify(1)
+    assert found.startswith("NOT verified: metrics.jsonl:1: the first record has another recipe: ") and "epochs" in found, found
+    (run / "config.json").write_text(honest_config)
     (folder / "t.csv").unlink()
     call("verify", run, "--all", "--devices", "cpu:1", code=66)
     assert not (run / "verified.json").exists(), "the result of a former verification stayed"
