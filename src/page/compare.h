@@ -73,7 +73,8 @@ const char *ls_compared_others(const ls_comparison *c);
 
 /* Writes which run is the best and by how much, such as "B has the better test accuracy, 0.8390:
  * 0.0120 more than A." Returns false if the runs cannot be ranked, because they were evaluated by
- * another metric or on other rows, or if all of them end with the same weights. */
+ * another metric or on other rows, because all of them end with the same weights, or because the
+ * records of runs with the same weights contradict each other. */
 bool ls_compared_verdict(char out[LS_SENTENCE], const ls_comparison *c);
 
 /* Appends the page: the curves of all runs, and the rows as tables. The thread must be in the "C"

@@ -194,10 +194,20 @@ static bool one_is_running(const ls_comparison *c)
     return false;
 }
 
+/* Returns whether the records of runs with the same weights contradict each other. */
+static bool is_contradictory(const ls_comparison *c)
+{
+    char letters[LS_COMPARED * 3], text[LS_SENTENCE];
+    for (int i = 0; i < c->count; i++)
+        if (ls_compared_same(letters, c, i) && ls_compared_contradiction(text, c, i))
+            return true;
+    return false;
+}
+
 bool ls_compared_verdict(char out[LS_SENTENCE], const ls_comparison *c)
 {
     char letters[LS_COMPARED * 3], text[LS_METRIC_TEXT];
-    if (!can_be_ranked(c) ||
+    if (!can_be_ranked(c) || is_contradictory(c) ||
         (ls_compared_same(letters, c, 0) && strlen(letters) == 3 * (size_t)c->count - 2))
         return false;
     const int best = best_run(c, NAN);

@@ -155,6 +155,9 @@ expect_code 0
 says "A, B, C: identical weights $(hash_of runs/one) $lie"
 has check.html "^{\"type\":\"same\",\"runs\":\"A, B, C\",\"sha256\":\"${one}[0-9a-f]*\",\"but\":\"$lie\"}"
 has check.html "^<p class=\"note loud\"><strong>A, B, C:</strong> identical weights .*$lie</p>"
+run compare runs/one runs/two better --to check.html
+says "A, C: identical weights $(hash_of runs/one) $lie"
+lacks 'more than' verdict
 run compare runs/one runs/again --to check.html
 has check.html '^{"type":"same",.*"but":null}'
 lacks 'contradict each'
