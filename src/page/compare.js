@@ -197,7 +197,7 @@ document.getElementById('main').append(big_link,
     el('p', { class: 'sub' }, 'A button hides and shows the curves of its run. Its letter stands for the run in the tables. '
       + 'Where curves coincide, the later one is dashed.')),
   ...sentences.verdict.map(text => el('p', { class: 'verdict' }, text)),
-  ...sentences.doubt.map(text => el('p', { class: 'note loud', role: 'note' }, el('strong', {}, 'Warning:'), ' ' + text + '.')),
+  ...sentences.doubt.map(text => el('p', { class: 'note loud', role: 'note' }, el('strong', {}, 'Warning:'), ' ' + text)),
   ...same.map(r => el('p', { class: r.but ? 'note loud' : 'note good', role: 'note' }, el('strong', {}, r.runs + ':'), ' ',
     hash_line('identical weights', r.sha256), ...r.but ? [el('br', {}), r.but] : [])),
   synthetic ? el('p', { class: 'note loud', role: 'note' }, el('strong', {}, 'SYNTHETIC DATA.'),

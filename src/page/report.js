@@ -171,7 +171,7 @@ function notes(s) {
   if (s.data.payload === 'differs')
     list.push(note('Other data.',
       'The files are not the published ones of this name. The results cannot be compared with published results.', 'loud'));
-  if (s.doubt) list.push(note('Warning:', s.doubt + '.', 'loud'));
+  if (s.doubt) list.push(note('Warning:', s.doubt, 'loud'));
   const v = last('verified');
   if (v && !v.holds) list.push(note('NOT verified:', v.result.replace(/^NOT verified: /, ''), 'loud'));
   if (status === 'failed') list.push(note('The run failed:', s.end.error || 'no reason was given', 'loud'));

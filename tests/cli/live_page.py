@@ -695,7 +695,7 @@ def check_forged(program, browser, shots):
         "!t.startsWith('SYNTHETIC')).join('; ')"
     shutil.copytree("ada", "swapped")
     shutil.copy("eve/weights.safetensors", "swapped")
-    said = f"has other weights than its records say: their SHA-256 is {second[1][:16]}…, not {first[1][:16]}…."
+    said = f"has other weights than its records say: their SHA-256 is {second[1][:16]}…, not {first[1][:16]}…"
     for other in ("ada", "eve"):
         open_page(program, browser, "forged.html", "compare", other, "swapped", "--to", "forged.html")
         expect(browser, "a red note about the file", loud, f"Warning: weights.safetensors of B {said}")
