@@ -158,15 +158,15 @@ static void print_doubts(const ls_comparison *c, int width)
     }
 }
 
-/* Prints which runs have identical weights, in green on a terminal unless their records contradict
- * each other, and the hash in lines of at most `width` characters. */
+/* Prints which runs have identical weights, in green on a terminal unless something speaks
+ * against them, and the hash in lines of at most `width` characters. */
 static void print_same(const ls_comparison *c, int width)
 {
     char letters[LS_COMPARED * 3], text[LS_SENTENCE];
     for (int i = 0; i < c->count; i++) {
         if (!ls_compared_same(letters, c, i))
             continue;
-        const bool but = ls_compared_contradiction(text, c, i);
+        const bool but = ls_compared_objection(text, c, i);
         const bool green = !but && cli_has_colour(stdout);
         printf("\n%s%s: identical weights%s\n", green ? "\033[32m" : "", letters,
                green ? "\033[0m" : "");

@@ -432,6 +432,7 @@ int ls_comparison_open(ls_comparison *out, const char *const *run_dirs, int coun
             status = ls_report_read(&out->log[i], run_dirs[i], err);
         if (status)
             break;
+        ls_run_verdict_add(&out->log[i], run_dirs[i]);
         ls_run_facts_find(&out->facts[i], &out->log[i], run_dirs[i]);
         status = ls_run_weights_read(&out->facts[i], run_dirs[i], host, err);
         if (status)
@@ -522,7 +523,7 @@ static void put_sentence(ls_buffer *out, ls_json_writer *w, const char *type, co
 }
 
 /* Writes a line {"type":"same","runs":"A, C","sha256":…,"but":…} for each set of runs with the same
- * weights. "but" says how their records contradict each other; null: they do not. */
+ * weights. "but" says what speaks against them; null: nothing. */
 static void put_same(ls_buffer *out, ls_json_writer *w, const ls_comparison *c)
 {
     char letters[LS_COMPARED * 3], but[LS_SENTENCE];
@@ -534,7 +535,7 @@ static void put_same(ls_buffer *out, ls_json_writer *w, const ls_comparison *c)
         ls_json_put_string(w, "type", "same");
         ls_json_put_string(w, "runs", letters);
         ls_json_put_string(w, "sha256", c->facts[i].hash);
-        ls_json_put_string(w, "but", ls_compared_contradiction(but, c, i) ? but : NULL);
+        ls_json_put_string(w, "but", ls_compared_objection(but, c, i) ? but : NULL);
         ls_json_close(w);
         ls_page_add_line(out, w);
     }
@@ -595,12 +596,13 @@ static void put_notes(ls_buffer *out, const ls_comparison *c)
     for (int i = 0; i < c->count; i++) {
         if (!ls_compared_same(letters, c, i))
             continue;
-        const bool but = ls_compared_contradiction(text, c, i);
+        const bool but = ls_compared_objection(text, c, i);
         ls_buffer_format(out,
                          "<p class=\"note %s\"><strong>%s:</strong> identical weights "
-                         "<code>%s</code>%s%s</p>\n",
-                         but ? "loud" : "good", letters, c->facts[i].hash, but ? " " : "",
-                         but ? text : "");
+                         "<code>%s</code> ",
+                         but ? "loud" : "good", letters, c->facts[i].hash);
+        ls_page_escape(out, but ? text : "");
+        ls_buffer_put(out, "</p>\n");
     }
     if (ls_compared_others(c))
         ls_buffer_format(out, "<p>%s.</p>\n", ls_compared_others(c));

@@ -14,7 +14,7 @@
 #include "page/facts.h"
 
 /* LS_COMPARED: largest number of runs. LS_COMPARED_STEPS: largest number of step records of a run
- * on the page. LS_SENTENCE: size of the text of a verdict, of a doubt and of a contradiction. */
+ * on the page. LS_SENTENCE: size of the text of a verdict, a doubt and an objection. */
 enum { LS_COMPARED = 8, LS_COMPARED_STEPS = 4096, LS_SENTENCE = LS_DOUBT + 40 };
 
 /* Kind of a row: a figure of the runs; a key in which their configs differ; something else with
@@ -59,10 +59,10 @@ const char *ls_compared_letter(int run);
  * − 1. */
 bool ls_compared_same(char out[LS_COMPARED * 3], const ls_comparison *c, int run);
 
-/* Writes how the records of runs with the same weights contradict each other: different results of
- * the last evaluation on the same rows. `run`: one for which ls_compared_same returns true. Returns
- * false if they do not. */
-bool ls_compared_contradiction(char out[LS_SENTENCE], const ls_comparison *c, int run);
+/* Writes what speaks against runs with the same weights: one of them is not verified, or their
+ * records contradict each other, with different results of the last evaluation on the same rows.
+ * `run`: one for which ls_compared_same returns true. Returns false if nothing does. */
+bool ls_compared_objection(char out[LS_SENTENCE], const ls_comparison *c, int run);
 
 /* Writes what is wrong with a run's file of weights, such as "weights.safetensors of B has other
  * weights than its records say: …". Returns false if nothing is. */
@@ -73,8 +73,8 @@ const char *ls_compared_others(const ls_comparison *c);
 
 /* Writes which run is the best and by how much, such as "B has the better test accuracy, 0.8390:
  * 0.0120 more than A." Returns false if the runs cannot be ranked, because they were evaluated by
- * another metric or on other rows, because all of them end with the same weights, or because the
- * records of runs with the same weights contradict each other. */
+ * another metric or on other rows, because all of them end with the same weights, or because
+ * something speaks against runs with the same weights (ls_compared_objection). */
 bool ls_compared_verdict(char out[LS_SENTENCE], const ls_comparison *c);
 
 /* Appends the page: the curves of all runs, and the rows as tables. The thread must be in the "C"

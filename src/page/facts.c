@@ -279,6 +279,8 @@ void ls_run_facts_find(ls_run_facts *out, const ls_run_log *log, const char *run
             take_eval(out, r);
         else if (strcmp(type, "run_end") == 0)
             take_end(out, r);
+        else if (strcmp(type, "verified") == 0 && cJSON_IsFalse(member(r, "holds")))
+            COPY(out->refuted, r, "result");
         ls_json_destroy(doc);
     }
     out->rate = rows > 0 ? rows / out->rate : NAN;

@@ -47,6 +47,7 @@ typedef struct ls_run_facts {
     char own_data[128];    /* name of the user's own file or folder; "": public data, or none */
     char doubt[LS_DOUBT];  /* after ls_run_weights_read, what is wrong with the run's file of
                             * weights: "has other weights than its records say: …"; "": nothing */
+    char refuted[300];     /* "NOT verified: …" of a line "verified" (ls_run_verdict_add) */
     int epochs, of_epochs; /* number of finished epochs; number of epochs in the config */
     int judged_epoch;      /* epoch of the newest evaluation; 0: none */
     int weights_epoch;     /* with checkpoint.final "best", the epoch whose weights the run's

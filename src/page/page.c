@@ -485,9 +485,7 @@ static bool has_verified_file(const cJSON *verified, const char *run_dir)
            strcmp(found, wanted) == 0;
 }
 
-/* Adds what `trainer verify` has found as a line {"type":"verified",…}, if it has found it of the
- * weights with which the run has ended: it may have been resumed, or its file changed, since. */
-static void add_verdict(ls_run_log *log, const char *run_dir)
+void ls_run_verdict_add(ls_run_log *log, const char *run_dir)
 {
     char path[LS_PATH_BYTES];
     size_t length;
@@ -558,7 +556,7 @@ int ls_report_write_with(const char *run_dir, const char *out_path, const ls_buf
     if (status == LS_OK) {
         ls_c_locale locale = ls_c_locale_enter();
         add_notes(&log, run_dir);
-        add_verdict(&log, run_dir);
+        ls_run_verdict_add(&log, run_dir);
         status = add_weights(&log, run_dir, doubt, err);
         if (lines && lines->text)
             add_lines(&log, lines->text, lines->length);

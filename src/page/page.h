@@ -145,6 +145,10 @@ int ls_report_write(const char *run_dir, const char *out_path, const ls_host *ho
 int ls_report_write_with(const char *run_dir, const char *out_path, const ls_buffer *lines,
                          ls_error *doubt, const ls_host *host, ls_error *err);
 
+/* Adds what `trainer verify` has found as a line {"type":"verified",…}, if it has found it of the
+ * weights with which the run has ended: it may have been resumed, or its file changed, since. */
+void ls_run_verdict_add(ls_run_log *log, const char *run_dir);
+
 /* Returns whether the directory is that of a run whose metrics.jsonl was moved or removed. */
 bool ls_is_run_without_records(const char *dir);
 

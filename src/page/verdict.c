@@ -81,7 +81,7 @@ static bool has_same_rows(const ls_comparison *c, int a, int b)
                   : strcmp(f->data, g->data) == 0 && strcmp(f->own_data, g->own_data) == 0;
 }
 
-/* ---- contradictions -------------------------------------------------------------------------- */
+/* ---- objections ------------------------------------------------------------------------------ */
 
 /* Returns whether a run's newest evaluation is that of the weights in its file. */
 static bool has_judged_weights(const ls_run_facts *f)
@@ -103,8 +103,23 @@ static ls_metric differing(const ls_run_facts *f, const ls_run_facts *g)
     return LS_METRICS;
 }
 
-bool ls_compared_contradiction(char out[LS_SENTENCE], const ls_comparison *c, int run)
+/* Writes which of the runs with the weights of `run` is not verified. */
+static bool find_refuted(char out[LS_SENTENCE], const ls_comparison *c, int run)
 {
+    for (int i = run; i < c->count; i++) {
+        if (!has_same_weights(c, run, i) || !c->facts[i].refuted[0])
+            continue;
+        snprintf(out, LS_SENTENCE, "verified.json of %s says: %s", ls_compared_letter(i),
+                 c->facts[i].refuted);
+        return true;
+    }
+    return false;
+}
+
+bool ls_compared_objection(char out[LS_SENTENCE], const ls_comparison *c, int run)
+{
+    if (find_refuted(out, c, run))
+        return true;
     const ls_run_facts *f = &c->facts[run];
     char own[LS_METRIC_TEXT], other[LS_METRIC_TEXT];
     for (int i = run + 1; i < c->count; i++) {
@@ -194,12 +209,12 @@ static bool one_is_running(const ls_comparison *c)
     return false;
 }
 
-/* Returns whether the records of runs with the same weights contradict each other. */
-static bool is_contradictory(const ls_comparison *c)
+/* Returns whether something speaks against runs with the same weights. */
+static bool has_objection(const ls_comparison *c)
 {
     char letters[LS_COMPARED * 3], text[LS_SENTENCE];
     for (int i = 0; i < c->count; i++)
-        if (ls_compared_same(letters, c, i) && ls_compared_contradiction(text, c, i))
+        if (ls_compared_same(letters, c, i) && ls_compared_objection(text, c, i))
             return true;
     return false;
 }
@@ -207,7 +222,7 @@ static bool is_contradictory(const ls_comparison *c)
 bool ls_compared_verdict(char out[LS_SENTENCE], const ls_comparison *c)
 {
     char letters[LS_COMPARED * 3], text[LS_METRIC_TEXT];
-    if (!can_be_ranked(c) || is_contradictory(c) ||
+    if (!can_be_ranked(c) || has_objection(c) ||
         (ls_compared_same(letters, c, 0) && strlen(letters) == 3 * (size_t)c->count - 2))
         return false;
     const int best = best_run(c, NAN);

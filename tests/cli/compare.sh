@@ -167,6 +167,20 @@ run compare runs/one better --to check.html
 has stdout.txt '^A, B: identical weights$'
 lacks 'contradict each'
 
+# ---- a run that is not verified ----
+cp -r runs/one refuted
+verdict="{\"holds\":false,\"weights_sha256\":\"$(hash_of runs/one)\",\"result\":\"NOT verified: records <b>\"}"
+echo "$verdict" >refuted/verified.json
+run compare runs/one refuted --to check.html
+expect_code 0
+says "A, B: identical weights $(hash_of runs/one) verified.json of B says: NOT verified: records <b>"
+has check.html '^{"type":"same",.*"but":"verified.json of B says: NOT verified: records .*}'
+has check.html '^<p class="note loud"><strong>A, B:.*verified.json of B says: NOT verified: records &lt;b&gt;</p>'
+echo "$verdict" | sed 's/false/true/' >refuted/verified.json
+run compare runs/one refuted --to check.html
+lacks 'verified.json' none
+has check.html '^{"type":"same",.*"but":null}'
+
 # ---- other kernels ----
 lacks kernels others
 sed '1s/"library":"[^"]*"/"library":"other kernels"/' runs/one/metrics.jsonl >better/metrics.jsonl
