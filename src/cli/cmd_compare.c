@@ -18,10 +18,10 @@
 static const char help[] =
     "usage: {} compare RUN RUN… [--to FILE.html] [options]\n"
     "\n"
-    "Compares 2 to 8 runs: prints their final figures and the keys in which their configs\n"
-    "differ, and writes a page that shows the curves of all runs in the same charts, as one\n"
-    "HTML file that needs no other files. A run may still be in progress; the page shows what\n"
-    "it has recorded so far.\n"
+    "Compares 2 to 8 runs: prints their final figures, which of them have the same weights in\n"
+    "weights.safetensors, and the keys in which their configs differ, and writes a page that\n"
+    "shows the curves of all runs in the same charts, as one HTML file that needs no other\n"
+    "files. A run may still be in progress; the page shows what it has recorded so far.\n"
     "\n"
     "  RUN              a run's directory, its name in runs/, or latest\n"
     "  --to FILE        writes the page to FILE (compare.html)\n"
@@ -109,12 +109,13 @@ static void print_wide_row(const ls_comparison *c, const char *name, const char 
     putchar('\n');
 }
 
-/* Prints the rows with figures of the runs, or the rows with keys of their configs. */
-static void print_rows(const ls_comparison *c, bool config, const int *value, bool wide, int width)
+/* Prints the rows of a kind. */
+static void print_rows(const ls_comparison *c, ls_compared_kind kind, const int *value, bool wide,
+                       int width)
 {
     for (size_t r = 0; r < c->rows; r++) {
         const ls_compared_row *row = &c->row[r];
-        if (row->config != config)
+        if (row->kind != kind)
             continue;
         const char *texts[LS_COMPARED];
         for (int i = 0; i < c->count; i++)
@@ -129,28 +130,61 @@ static void print_rows(const ls_comparison *c, bool config, const int *value, bo
 /* Prints which run is the best, in lines of at most `width` characters. */
 static void print_verdict(const ls_comparison *c, int width)
 {
-    char text[LS_VERDICT];
+    char text[LS_SENTENCE];
     if (!ls_compared_verdict(text, c))
         return;
     putchar('\n');
     cli_put_wrapped(stdout, text, 0, 0, width);
 }
 
-/* Prints which runs have identical weights, in green on a terminal, and the hash in lines of at
- * most `width` characters. */
+/* Prints a warning, in red on a terminal, in lines of at most `width` characters. */
+static void print_warning(const char *text, int width)
+{
+    const bool colour = cli_has_colour(stdout);
+    fputs(colour ? "\033[31m" : "", stdout);
+    cli_put_wrapped(stdout, text, 0, 0, width);
+    fputs(colour ? "\033[0m" : "", stdout);
+}
+
+/* Prints what is wrong with the runs' files of weights. */
+static void print_doubts(const ls_comparison *c, int width)
+{
+    char text[LS_SENTENCE];
+    for (int i = 0; i < c->count; i++) {
+        if (!ls_compared_doubt(text, c, i))
+            continue;
+        putchar('\n');
+        print_warning(text, width);
+    }
+}
+
+/* Prints which runs have identical weights, in green on a terminal unless something speaks
+ * against them, and the hash in lines of at most `width` characters. */
 static void print_same(const ls_comparison *c, int width)
 {
-    char letters[LS_COMPARED * 3];
-    const bool colour = cli_has_colour(stdout);
+    char letters[LS_COMPARED * 3], text[LS_SENTENCE];
     for (int i = 0; i < c->count; i++) {
         if (!ls_compared_same(letters, c, i))
             continue;
-        printf("\n%s%s: identical weights%s\n", colour ? "\033[32m" : "", letters,
-               colour ? "\033[0m" : "");
+        const bool but = ls_compared_objection(text, c, i);
+        const bool green = !but && cli_has_colour(stdout);
+        printf("\n%s%s: identical weights%s\n", green ? "\033[32m" : "", letters,
+               green ? "\033[0m" : "");
         const int length = (int)strlen(c->facts[i].hash), each = width < length ? width : length;
         for (int at = 0; at < length; at += each)
             printf("%.*s\n", each, c->facts[i].hash + at);
+        if (but)
+            print_warning(text, width);
     }
+}
+
+/* Returns whether there is a row of the kind. */
+static bool has_rows(const ls_comparison *c, ls_compared_kind kind)
+{
+    for (size_t r = 0; r < c->rows; r++)
+        if (c->row[r].kind == kind)
+            return true;
+    return false;
 }
 
 static void print_comparison(const ls_comparison *c, int width)
@@ -169,12 +203,16 @@ static void print_comparison(const ls_comparison *c, int width)
     putchar('\n');
     if (wide)
         print_wide_row(c, "", letters, value);
-    print_rows(c, false, value, wide, width);
+    print_rows(c, LS_COMPARED_FIGURE, value, wide, width);
     print_verdict(c, width);
+    print_doubts(c, width);
     print_same(c, width);
-    const bool differ = c->rows > 0 && c->row[c->rows - 1].config;
-    puts(differ ? "\nThe configs differ in:\n" : "\nThe configs are equal.");
-    print_rows(c, true, value, wide, width);
+    puts(has_rows(c, LS_COMPARED_CONFIG) ? "\nThe configs differ in:\n"
+                                         : "\nThe configs are equal.");
+    print_rows(c, LS_COMPARED_CONFIG, value, wide, width);
+    if (ls_compared_others(c))
+        printf("\n%s:\n\n", ls_compared_others(c));
+    print_rows(c, LS_COMPARED_GIVEN, value, wide, width);
 }
 
 /* ---- the verb -------------------------------------------------------------------------------- */

@@ -39,11 +39,14 @@ static int report(const char *run, const char *out, int samples, const cli_list 
 {
     struct stat st;
     ls_buffer lines;
+    ls_error doubt;
     ls_buffer_init(&lines, NULL);
     if (stat(run, &st) == 0)
         add_samples(&lines, run, samples, set, registry);
-    const int status = ls_report_write_with(run, out, &lines, NULL, err);
+    const int status = ls_report_write_with(run, out, &lines, &doubt, NULL, err);
     ls_buffer_fini(&lines);
+    if (status == LS_OK && doubt.status)
+        cli_say("warning: %s", doubt.text);
     if (status == LS_OK)
         printf("%s%s\n", out ? out : run, out ? "" : "/report.html");
     return status;

@@ -21,8 +21,8 @@ static const char help[] =
     "Lists the runs in DIR (runs), the newest last: directory, data, accuracy (R² or AUC for\n"
     "other models) and loss on the test or validation rows, training rows per second,\n"
     "finished epochs, start time (UTC), how the run ended, and the first digits of the\n"
-    "weights' SHA-256. If the terminal is too narrow, the less important columns are left\n"
-    "out.\n"
+    "weights' SHA-256 that its records have (recorded; compare and report read the weights\n"
+    "themselves). If the terminal is too narrow, the less important columns are left out.\n"
     "\n"
     "  --json           prints one JSON object for each run, with all values\n"
     "  --help           this text\n"
@@ -156,7 +156,7 @@ static int print_table(const list *l, ls_error *err)
         {"data", 6, 8, false},  {metric ? metric : "metric", 0, 0, true},
         {"loss", 4, 0, true},   {"rows/s", 5, 0, true},
         {"epochs", 3, 0, true}, {"begun (UTC)", 8, 0, false},
-        {"ended", 1, 0, false}, {"weights", 7, 0, false}};
+        {"ended", 1, 0, false}, {"recorded", 7, 0, false}};
     char(*text)[COLUMNS][TEXT] = ls_alloc_array(NULL, l->count, sizeof *text);
     const char **shown = ls_alloc_array(NULL, l->count * COLUMNS, sizeof *shown);
     if (text && shown) {

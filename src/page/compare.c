@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/thread_state.h"
+#include "base/utf8.h"
 #include "page/template.h"
 
 #include <math.h>
@@ -18,7 +19,7 @@ extern const unsigned char ls_compare_text[];
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 /* Adds a row without values. Returns NULL if memory ran out. */
-static ls_compared_row *add_row(ls_comparison *c, bool config, const char *name)
+static ls_compared_row *add_row(ls_comparison *c, ls_compared_kind kind, const char *name)
 {
     ls_compared_row *all = ls_grown(c->host, c->row, c->rows, &c->capacity, sizeof *all);
     char *copy = ls_strdup(c->host, name);
@@ -27,7 +28,7 @@ static ls_compared_row *add_row(ls_comparison *c, bool config, const char *name)
         ls_free(c->host, copy);
         return NULL;
     }
-    all[c->rows] = (ls_compared_row){.config = config, .name = copy};
+    all[c->rows] = (ls_compared_row){.kind = kind, .name = copy};
     return &all[c->rows++];
 }
 
@@ -46,18 +47,6 @@ static void put_number(char out[TEXT], const char *format, double value)
     out[0] = '\0';
     if (!isnan(value))
         snprintf(out, TEXT, format, value);
-}
-
-/* Returns the format of a metric or a loss: four decimals, or three significant digits if it is
- * small. */
-static const char *format_of(double value)
-{
-    return value != 0 && fabs(value) < 1e-3 ? "%.3g" : "%.4f";
-}
-
-static void put_metric(char out[TEXT], double value)
-{
-    put_number(out, format_of(value), value);
 }
 
 static void format_time(char out[TEXT], double s)
@@ -111,10 +100,10 @@ static void format_figure(char out[TEXT], enum figure what, const ls_run_facts *
     out[0] = '\0';
     switch (what) {
     case STATE: format_state(out, f); break;
-    case VALUE: put_metric(out, f->value); break;
-    case BEST: put_metric(out, f->best); break;
-    case LOSS: put_metric(out, f->measured[LS_METRIC_LOSS]); break;
-    case TRAIN_LOSS: put_metric(out, f->train_loss); break;
+    case VALUE: ls_metric_put(out, f->value, f->value); break;
+    case BEST: ls_metric_put(out, f->best, f->best); break;
+    case LOSS: ls_metric_put(out, f->measured[LS_METRIC_LOSS], f->measured[LS_METRIC_LOSS]); break;
+    case TRAIN_LOSS: ls_metric_put(out, f->train_loss, f->train_loss); break;
     case EPOCHS: snprintf(out, TEXT, "%d of %d", f->epochs, f->of_epochs); break;
     case STEPS: snprintf(out, TEXT, "%llu", (unsigned long long)f->steps); break;
     case RATE: put_number(out, "%.0f", f->rate); break;
@@ -176,17 +165,24 @@ static void name_figure(char out[64], enum figure what, const ls_comparison *c)
         snprintf(out, 64, "%s", names[what]);
 }
 
+/* Adds a row with the texts of all runs. */
+static int add_texts(ls_comparison *c, ls_compared_kind kind, const char *name,
+                     char text[LS_COMPARED][TEXT])
+{
+    ls_compared_row *row = add_row(c, kind, name);
+    int status = row ? LS_OK : LS_ENOMEM;
+    for (int i = 0; i < c->count && status == LS_OK; i++)
+        status = set_value(c, row, i, text[i]);
+    return status;
+}
+
 /* Adds a row of figures, unless no run has the figure. */
 static int add_figure(ls_comparison *c, const char *name, char text[LS_COMPARED][TEXT])
 {
     bool any = false;
     for (int i = 0; i < c->count; i++)
         any |= text[i][0] != '\0';
-    ls_compared_row *row = any ? add_row(c, false, name) : NULL;
-    int status = row || !any ? LS_OK : LS_ENOMEM;
-    for (int i = 0; i < c->count && row && status == LS_OK; i++)
-        status = set_value(c, row, i, text[i]);
-    return status;
+    return any ? add_texts(c, LS_COMPARED_FIGURE, name, text) : LS_OK;
 }
 
 /* Adds a row for each metric of the evaluations that the rows VALUE and LOSS do not show. */
@@ -198,7 +194,7 @@ static int add_other_metrics(ls_comparison *c)
     for (int m = 0; m < LS_METRICS && status == LS_OK; m++) {
         const char *name = ls_metric_title((ls_metric)m);
         for (int i = 0; i < c->count; i++)
-            put_metric(text[i], c->facts[i].measured[m]);
+            ls_metric_put(text[i], c->facts[i].measured[m], c->facts[i].measured[m]);
         if (name[0] && (ls_metric)m != common)
             status = add_figure(c, name, text);
     }
@@ -234,9 +230,9 @@ static const cJSON *config_of(const ls_comparison *c, int run)
 static ls_compared_row *find_row(ls_comparison *c, const char *key)
 {
     for (size_t i = 0; i < c->rows; i++)
-        if (c->row[i].config && strcmp(c->row[i].name, key) == 0)
+        if (c->row[i].kind == LS_COMPARED_CONFIG && strcmp(c->row[i].name, key) == 0)
             return &c->row[i];
-    return add_row(c, true, key);
+    return add_row(c, LS_COMPARED_CONFIG, key);
 }
 
 /* Returns whether a value of a config is shown in one row. That is the case unless it is an object,
@@ -312,7 +308,7 @@ static bool differs(const ls_comparison *c, const ls_compared_row *row)
 
 static bool is_of_model(const ls_compared_row *row)
 {
-    return row->config && strncmp(row->name, "model.", 6) == 0;
+    return row->kind == LS_COMPARED_CONFIG && strncmp(row->name, "model.", 6) == 0;
 }
 
 /* Removes the rows from index `from` on for which `wanted` returns false. The other rows stay in
@@ -347,7 +343,7 @@ static int shorten_model(ls_comparison *c, size_t from)
     if (count <= MODEL_ROWS)
         return LS_OK;
     keep_rows(c, from, is_not_of_model);
-    ls_compared_row *row = add_row(c, true, "model");
+    ls_compared_row *row = add_row(c, LS_COMPARED_CONFIG, "model");
     int status = row ? LS_OK : LS_ENOMEM;
     for (int i = 0; i < c->count && status == LS_OK; i++) {
         const cJSON *model = cJSON_GetObjectItemCaseSensitive(config_of(c, i), "model");
@@ -378,6 +374,37 @@ static int add_configs(ls_comparison *c)
     return status;
 }
 
+/* ---- what else differs ----------------------------------------------------------------------- */
+
+/* Adds a row for a text of the first records, if two runs that have it differ in it. `part`: the
+ * object of the record that has the text; NULL: the record itself. */
+static int add_given(ls_comparison *c, const char *name, const char *part, const char *key)
+{
+    char text[LS_COMPARED][TEXT];
+    const char *first = NULL;
+    bool other = false;
+    for (int i = 0; i < c->count; i++) {
+        const cJSON *from = c->start[i] ? ls_json_root(c->start[i]) : NULL;
+        from = part ? cJSON_GetObjectItemCaseSensitive(from, part) : from;
+        const char *own = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(from, key));
+        snprintf(text[i], TEXT, part ? "%.16s" : "%.250s", own ? own : "");
+        ls_utf8_tidy(text[i]);
+        first = first ? first : own;
+        other |= own && strcmp(own, first) != 0;
+    }
+    return other ? add_texts(c, LS_COMPARED_GIVEN, name, text) : LS_OK;
+}
+
+static int add_all_given(ls_comparison *c)
+{
+    int status = add_given(c, "data's SHA-256 (training rows)", "data", "sha256");
+    if (status == LS_OK)
+        status = add_given(c, "data's SHA-256 (training labels)", "data", "labels_sha256");
+    if (status == LS_OK)
+        status = add_given(c, "data's SHA-256 (test rows)", "data", "test_sha256");
+    return status ? status : add_given(c, "kernels", NULL, "library");
+}
+
 /* ---- opening --------------------------------------------------------------------------------- */
 
 /* Parses the first record of a run that has begun. */
@@ -405,7 +432,11 @@ int ls_comparison_open(ls_comparison *out, const char *const *run_dirs, int coun
             status = ls_report_read(&out->log[i], run_dirs[i], err);
         if (status)
             break;
+        ls_run_verdict_add(&out->log[i], run_dirs[i]);
         ls_run_facts_find(&out->facts[i], &out->log[i], run_dirs[i]);
+        status = ls_run_weights_read(&out->facts[i], run_dirs[i], host, err);
+        if (status)
+            break;
         ls_run_log_thin(&out->log[i], LS_COMPARED_STEPS);
         find_start(out, i);
     }
@@ -415,6 +446,8 @@ int ls_comparison_open(ls_comparison *out, const char *const *run_dirs, int coun
     status = add_figures(out);
     if (status == LS_OK)
         status = add_configs(out);
+    if (status == LS_OK)
+        status = add_all_given(out);
     ls_c_locale_leave(locale);
     return status ? ls_fail(err, status, "out of memory for a comparison of %d runs", count)
                   : LS_OK;
@@ -438,143 +471,17 @@ const char *ls_compared_letter(int run)
     return letters[run];
 }
 
-bool ls_compared_same(char out[LS_COMPARED * 3], const ls_comparison *c, int run)
-{
-    const char *hash = c->facts[run].hash;
-    size_t used = 0;
-    int same = 0;
-    for (int i = 0; i < c->count; i++) {
-        if (!hash[0] || strcmp(c->facts[i].hash, hash) != 0)
-            continue;
-        if (i < run)
-            return false;
-        used += (size_t)snprintf(out + used, LS_COMPARED * 3 - used, "%s%s", same++ ? ", " : "",
-                                 ls_compared_letter(i));
-    }
-    return same > 1;
-}
-
-/* ---- the verdict ----------------------------------------------------------------------------- */
-
-/* Returns the value of a run's metric as the table shows it. The verdict's differences are those of
- * the table. */
-static double shown(const ls_comparison *c, int run)
-{
-    const double value = c->facts[run].value, size = fabs(value);
-    const double scale = size > 0 && size < 1e-3 ? pow(10, 2 - floor(log10(size))) : 1e4;
-    return round(value * scale) / scale;
-}
-
-/* Returns the number of rows on which a run is evaluated; 0: not known. */
-static double rows_of(const ls_comparison *c, int run)
-{
-    const cJSON *start = c->start[run] ? ls_json_root(c->start[run]) : NULL;
-    const cJSON *data = cJSON_GetObjectItemCaseSensitive(start, "data");
-    const cJSON *rows = cJSON_GetObjectItemCaseSensitive(data, "test_rows");
-    return cJSON_IsNumber(rows) ? rows->valuedouble : 0;
-}
-
-/* Largest value that a verdict ranks. Its text has room for the digits of smaller ones. */
-#define MOST_SHOWN 1e12
-
-/* Returns whether all runs have a value of the same metric on as many rows of the same data. */
-static bool can_be_ranked(const ls_comparison *c)
-{
-    const ls_run_facts *a = &c->facts[0];
-    for (int i = 0; i < c->count; i++) {
-        const ls_run_facts *f = &c->facts[i];
-        if (!(fabs(f->value) < MOST_SHOWN) || f->metric != a->metric ||
-            strcmp(f->judged, a->judged) != 0 || strcmp(f->data, a->data) != 0 ||
-            strcmp(f->own_data, a->own_data) != 0 || rows_of(c, i) != rows_of(c, 0))
-            return false;
-    }
-    return ls_metric_title(a->metric)[0] != '\0';
-}
-
-/* Returns the run with the best value among those whose value is not `except`; −1: there is none.
- */
-static int best_run(const ls_comparison *c, double except)
-{
-    const bool rises = ls_metric_rises(c->facts[0].metric);
-    int best = -1;
-    for (int i = 0; i < c->count; i++) {
-        const double v = shown(c, i);
-        if (v != except && (best < 0 || (rises ? v > shown(c, best) : v < shown(c, best))))
-            best = i;
-    }
-    return best;
-}
-
-/* Returns the largest difference of two accuracies that is no more than chance: two standard errors
- * of the difference, if each accuracy is that of other rows. */
-static double chance(double a, double b, double rows)
-{
-    return 2 * sqrt((a * (1 - a) + b * (1 - b)) / rows);
-}
-
-/* Writes the letters of the runs with a value, such as "A, C". Returns the number of these runs. */
-static int put_letters(char out[LS_COMPARED * 3], const ls_comparison *c, double value)
-{
-    size_t used = 0;
-    int n = 0;
-    for (int i = 0; i < c->count; i++)
-        if (shown(c, i) == value)
-            used += (size_t)snprintf(out + used, LS_COMPARED * 3 - used, "%s%s", n++ ? ", " : "",
-                                     ls_compared_letter(i));
-    return n;
-}
-
-static bool one_is_running(const ls_comparison *c)
-{
-    for (int i = 0; i < c->count; i++)
-        if (c->facts[i].state == LS_RUN_RUNNING)
-            return true;
-    return false;
-}
-
-bool ls_compared_verdict(char out[LS_VERDICT], const ls_comparison *c)
-{
-    char letters[LS_COMPARED * 3], text[TEXT];
-    if (!can_be_ranked(c) ||
-        (ls_compared_same(letters, c, 0) && strlen(letters) == 3 * (size_t)c->count - 2))
-        return false;
-    const int best = best_run(c, NAN);
-    const double value = shown(c, best), rows = rows_of(c, best);
-    const int second = best_run(c, value), ties = put_letters(letters, c, value);
-    put_number(text, format_of(value), value);
-    size_t used =
-        (size_t)snprintf(out, LS_VERDICT, "%s%s %s the %s %s %s, %.20s",
-                         one_is_running(c) ? "So far " : "", letters, ties > 1 ? "have" : "has",
-                         second < 0     ? "same"
-                         : c->count > 2 ? "best"
-                                        : "better",
-                         c->facts[0].judged, ls_metric_title(c->facts[0].metric), text);
-    if (second < 0) {
-        snprintf(out + used, LS_VERDICT - used, ".");
-        return true;
-    }
-    const double other = shown(c, second), by = fabs(value - other);
-    put_letters(letters, c, other);
-    put_number(text, format_of(fmax(fabs(value), fabs(other))), by);
-    used += (size_t)snprintf(out + used, LS_VERDICT - used, ": %.20s %s than %s.", text,
-                             value > other ? "more" : "less", letters);
-    if (c->facts[0].metric == LS_METRIC_ACCURACY && rows > 0 && by <= chance(value, other, rows))
-        snprintf(out + used, LS_VERDICT - used,
-                 " With %.0f rows a difference of up to %.4f can be chance.", rows,
-                 chance(value, other, rows));
-    return true;
-}
-
 /* ---- the page -------------------------------------------------------------------------------- */
 
-/* Writes a line {"type":"compared","config":…,"name":…,"values":[…]} for a row. */
+/* Writes a line {"type":"compared","kind":…,"name":…,"values":[…]} for a row. */
 static void put_row(ls_buffer *out, ls_json_writer *w, const ls_comparison *c,
                     const ls_compared_row *row)
 {
+    static const char *const kinds[] = {"figure", "config", "given"};
     ls_json_writer_reset(w);
     ls_json_open_object(w, NULL);
     ls_json_put_string(w, "type", "compared");
-    ls_json_put_bool(w, "config", row->config);
+    ls_json_put_string(w, "kind", kinds[row->kind]);
     ls_json_put_string(w, "name", row->name);
     ls_json_open_array(w, "values");
     for (int i = 0; i < c->count; i++)
@@ -604,11 +511,22 @@ static void put_run(ls_buffer *out, ls_json_writer *w, const ls_comparison *c, i
     ls_page_add_line(out, w);
 }
 
-/* Writes a line {"type":"same","runs":"A, C","sha256":…} for each set of runs with the same
- * weights. */
+/* Writes a line {"type":`type`,"text":…}. */
+static void put_sentence(ls_buffer *out, ls_json_writer *w, const char *type, const char *text)
+{
+    ls_json_writer_reset(w);
+    ls_json_open_object(w, NULL);
+    ls_json_put_string(w, "type", type);
+    ls_json_put_string(w, "text", text);
+    ls_json_close(w);
+    ls_page_add_line(out, w);
+}
+
+/* Writes a line {"type":"same","runs":"A, C","sha256":…,"but":…} for each set of runs with the same
+ * weights. "but" says what speaks against them; null: nothing. */
 static void put_same(ls_buffer *out, ls_json_writer *w, const ls_comparison *c)
 {
-    char letters[LS_COMPARED * 3];
+    char letters[LS_COMPARED * 3], but[LS_SENTENCE];
     for (int i = 0; i < c->count; i++) {
         if (!ls_compared_same(letters, c, i))
             continue;
@@ -617,23 +535,23 @@ static void put_same(ls_buffer *out, ls_json_writer *w, const ls_comparison *c)
         ls_json_put_string(w, "type", "same");
         ls_json_put_string(w, "runs", letters);
         ls_json_put_string(w, "sha256", c->facts[i].hash);
+        ls_json_put_string(w, "but", ls_compared_objection(but, c, i) ? but : NULL);
         ls_json_close(w);
         ls_page_add_line(out, w);
     }
 }
 
-/* Writes a line {"type":"verdict","text":…}, if the runs can be ranked. */
-static void put_verdict(ls_buffer *out, ls_json_writer *w, const ls_comparison *c)
+/* Writes lines {"type":"verdict"|"doubt"|"others","text":…}. */
+static void put_sentences(ls_buffer *out, ls_json_writer *w, const ls_comparison *c)
 {
-    char text[LS_VERDICT];
-    if (!ls_compared_verdict(text, c))
-        return;
-    ls_json_writer_reset(w);
-    ls_json_open_object(w, NULL);
-    ls_json_put_string(w, "type", "verdict");
-    ls_json_put_string(w, "text", text);
-    ls_json_close(w);
-    ls_page_add_line(out, w);
+    char text[LS_SENTENCE];
+    if (ls_compared_verdict(text, c))
+        put_sentence(out, w, "verdict", text);
+    for (int i = 0; i < c->count; i++)
+        if (ls_compared_doubt(text, c, i))
+            put_sentence(out, w, "doubt", text);
+    if (ls_compared_others(c))
+        put_sentence(out, w, "others", ls_compared_others(c));
 }
 
 static void put_records(ls_buffer *out, const void *data)
@@ -641,7 +559,7 @@ static void put_records(ls_buffer *out, const void *data)
     const ls_comparison *c = data;
     ls_json_writer w;
     ls_json_writer_init(&w, 0, c->host);
-    put_verdict(out, &w, c);
+    put_sentences(out, &w, c);
     put_same(out, &w, c);
     for (size_t i = 0; i < c->rows; i++)
         put_row(out, &w, c, &c->row[i]);
@@ -662,11 +580,38 @@ static void put_title(ls_buffer *out, const void *data)
     ls_buffer_put(out, ": Lockstep runs compared");
 }
 
+/* Writes the sentences above the table. */
+static void put_notes(ls_buffer *out, const ls_comparison *c)
+{
+    char letters[LS_COMPARED * 3], text[LS_SENTENCE];
+    if (ls_compared_verdict(text, c))
+        ls_buffer_format(out, "<p>%s</p>\n", text);
+    for (int i = 0; i < c->count; i++) {
+        if (!ls_compared_doubt(text, c, i))
+            continue;
+        ls_buffer_put(out, "<p class=\"note loud\">");
+        ls_page_escape(out, text);
+        ls_buffer_put(out, "</p>\n");
+    }
+    for (int i = 0; i < c->count; i++) {
+        if (!ls_compared_same(letters, c, i))
+            continue;
+        const bool but = ls_compared_objection(text, c, i);
+        ls_buffer_format(out,
+                         "<p class=\"note %s\"><strong>%s:</strong> identical weights "
+                         "<code>%s</code> ",
+                         but ? "loud" : "good", letters, c->facts[i].hash);
+        ls_page_escape(out, but ? text : "");
+        ls_buffer_put(out, "</p>\n");
+    }
+    if (ls_compared_others(c))
+        ls_buffer_format(out, "<p>%s.</p>\n", ls_compared_others(c));
+}
+
 /* Writes the table for readers whose browser runs no scripts. */
 static void put_table(ls_buffer *out, const void *data)
 {
     const ls_comparison *c = data;
-    char letters[LS_COMPARED * 3], verdict[LS_VERDICT];
     ls_buffer_put(out,
                   "<h1>Runs compared</h1>\n<p class=\"sub\">The curves are drawn by a script of "
                   "this page, and scripts are off.</p>\n"
@@ -677,14 +622,7 @@ static void put_table(ls_buffer *out, const void *data)
         ls_buffer_put(out, "</td></tr>\n");
     }
     ls_buffer_put(out, "</tbody></table>\n");
-    if (ls_compared_verdict(verdict, c))
-        ls_buffer_format(out, "<p>%s</p>\n", verdict);
-    for (int i = 0; i < c->count; i++)
-        if (ls_compared_same(letters, c, i))
-            ls_buffer_format(out,
-                             "<p class=\"note good\"><strong>%s:</strong> identical weights "
-                             "<code>%s</code></p>\n",
-                             letters, c->facts[i].hash);
+    put_notes(out, c);
     ls_buffer_put(out, "<div class=\"tables\"><table><thead><tr><th></th>");
     for (int i = 0; i < c->count; i++)
         ls_buffer_format(out, "<th>%s</th>", ls_compared_letter(i));

@@ -3,10 +3,11 @@
 
 /* ---- records ---------------------------------------------------------------------------------------------- */
 
-/* The records that src/page/compare.c writes: one of type "verdict" if the runs can be ranked, records of type "same"
- * about runs with identical weights, the rows of the tables, and for each run a record of type "run", followed by the
- * records that src/page/page.h describes. */
-const runs = [], rows = [], same = [], verdicts = [];
+/* The records that src/page/compare.c writes: one of type "verdict" if the runs can be ranked, records of type "doubt"
+ * about files of weights and of type "same" about runs with identical weights, one of type "others" if something beside
+ * the configs differs, the rows of the tables, and for each run a record of type "run", followed by the records that
+ * src/page/page.h describes. */
+const runs = [], rows = [], same = [], sentences = { verdict: [], doubt: [], others: [] };
 
 function take(text) {
   for (const line of text.split('\n')) {
@@ -15,7 +16,7 @@ function take(text) {
     if (r.type === 'run') runs.push({ ...r, steps: [], epochs: new Map(), events: [], shown: true, colour: 'r' + (runs.length + 1) });
     else if (r.type === 'compared') rows.push(r);
     else if (r.type === 'same') same.push(r);
-    else if (r.type === 'verdict') verdicts.push(r.text);
+    else if (r.type in sentences) sentences[r.type].push(r.text);
     else if (r.type === 'run_start') run.images = r.data && r.data.images !== false;
     else if (event_of(r)) run.events.push(r);
     else if (r.type === 'step') run.steps.push(r);
@@ -178,10 +179,10 @@ const COUNTS = ['steps', 'rows/s', 'parameters'];
 
 /* Returns a table with a column for each run. On a narrow screen, page.css shows the cells of a row one after another
  * below the row's name, each with its letter from `data-run`. */
-function compared(title, config, none) {
-  const some = rows.filter(r => r.config === config);
+function compared(title, kind, none) {
+  const some = rows.filter(r => r.kind === kind);
   if (!some.length) return el('figure', {}, el('figcaption', {}, title), el('p', { class: 'none' }, none));
-  const text = (v, name) => !v ? '–' : !config && COUNTS.includes(name) ? number(Number(v)) : v;
+  const text = (v, name) => !v ? '–' : kind === 'figure' && COUNTS.includes(name) ? number(Number(v)) : v;
   const made = table(['', ...runs.map(letter)], some.map(r => [r.name, ...r.values.map(v => text(v, r.name))]));
   for (const row of made.querySelectorAll('tbody tr'))
     row.querySelectorAll('td').forEach((cell, i) => { cell.dataset.run = runs[i].letter; cell.classList.add(runs[i].colour); });
@@ -195,14 +196,16 @@ document.getElementById('main').append(big_link,
   el('header', {}, el('div', { class: 'head' }, el('h1', {}, `${runs.length} runs compared`)),
     el('p', { class: 'sub' }, 'A button hides and shows the curves of its run. Its letter stands for the run in the tables. '
       + 'Where curves coincide, the later one is dashed.')),
-  ...verdicts.map(text => el('p', { class: 'verdict' }, text)),
-  ...same.map(r => el('p', { class: 'note good', role: 'note' }, el('strong', {}, r.runs + ':'), ' ', hash_line('identical weights', r.sha256))),
+  ...sentences.verdict.map(text => el('p', { class: 'verdict' }, text)),
+  ...sentences.doubt.map(text => el('p', { class: 'note loud', role: 'note' }, el('strong', {}, 'Warning:'), ' ' + text)),
+  ...same.map(r => el('p', { class: r.but ? 'note loud' : 'note good', role: 'note' }, el('strong', {}, r.runs + ':'), ' ',
+    hash_line('identical weights', r.sha256), ...r.but ? [el('br', {}), r.but] : [])),
   synthetic ? el('p', { class: 'note loud', role: 'note' }, el('strong', {}, 'SYNTHETIC DATA.'),
     ' The images of at least one run were made up by the program: these results say nothing of real data.') : '',
   el('p', { class: 'runs' }, ...run_buttons()),
   el('section', { class: 'charts curves' }, ...results.map(c => c.figure)),
-  el('section', { class: runs.length > 2 ? 'charts tables several' : 'charts tables' }, compared('Final figures', false, ''),
-    compared('What the configs differ in', true, 'The configs are equal.')),
+  el('section', { class: runs.length > 2 ? 'charts tables several' : 'charts tables' }, compared('Final figures', 'figure', ''),
+    compared('What the configs differ in', 'config', 'The configs are equal.'), ...sentences.others.map(text => compared(text, 'given', ''))),
   axis_buttons(),
   el('section', { class: 'charts curves' }, ...Object.values(charts).filter(c => !results.includes(c) && (c !== charts.norm || has_norms()))
     .map(c => c.figure)),

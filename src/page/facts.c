@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Finds the facts of a run that a table of runs shows. They are in the run's records, the JSON
- * lines of metrics.jsonl (facts.h). */
+ * lines of metrics.jsonl, and in its file of weights (facts.h). */
 #include "page/facts.h"
 
+#include "base/error.h"
 #include "base/host.h"
 #include "base/utf8.h"
+#include "config/card.h"
 #include "data/dataset.h"
+#include "nn/safetensors.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -42,6 +45,13 @@ const char *ls_metric_key(char out[LS_METRIC_KEY], ls_metric metric)
     if (metric != LS_METRICS)
         snprintf(out, LS_METRIC_KEY, "test_%s", ls_metric_names[metric]);
     return out;
+}
+
+void ls_metric_put(char out[LS_METRIC_TEXT], double value, double scale)
+{
+    out[0] = '\0';
+    if (!isnan(value))
+        snprintf(out, LS_METRIC_TEXT, scale != 0 && fabs(scale) < 1e-3 ? "%.3g" : "%.4f", value);
 }
 
 static const cJSON *member(const cJSON *object, const char *key)
@@ -174,6 +184,7 @@ static void take_resume(ls_run_facts *f, const cJSON *r)
     f->lacks_records |= missing > 0;
     f->state = LS_RUN_KILLED; /* the state unless a record of the run's end follows */
     f->hash[0] = '\0';
+    f->weights_epoch = 0;
     if (epochs >= 0 && epochs < 1e9)
         f->of_epochs = (int)epochs;
     take_devices(f, member(r, "devices"));
@@ -195,8 +206,9 @@ static void take_epoch(ls_run_facts *f, const cJSON *r, double *rows)
 
 static void take_eval(ls_run_facts *f, const cJSON *r)
 {
-    const double seconds = number(r, "seconds");
+    const double seconds = number(r, "seconds"), epoch = number(r, "epoch");
     char key[LS_METRIC_KEY];
+    f->judged_epoch = epoch >= 0 && epoch < 1e9 ? (int)epoch : 0;
     f->seconds += seconds > 0 ? seconds : 0;
     for (int m = 0; m < LS_METRICS; m++)
         f->measured[m] = number(r, ls_metric_key(key, (ls_metric)m));
@@ -211,12 +223,14 @@ static void take_eval(ls_run_facts *f, const cJSON *r)
 static void take_end(ls_run_facts *f, const cJSON *r)
 {
     char status[24] = "";
-    const double epochs = number(r, "epochs"), steps = number(r, "steps");
+    const double epochs = number(r, "epochs"), steps = number(r, "steps"),
+                 weights_epoch = number(r, "weights_epoch");
     COPY(status, r, "status");
     for (int s = LS_RUN_FINISHED; s <= LS_RUN_FAILED; s++)
         if (strcmp(status, ls_run_states[s]) == 0)
             f->state = (ls_run_state)s;
     COPY(f->hash, r, "weights_sha256");
+    f->weights_epoch = weights_epoch > 0 && weights_epoch < 1e9 ? (int)weights_epoch : 0;
     if (epochs >= 0 && epochs < 1e9)
         f->epochs = (int)epochs;
     if (steps >= 0 && steps < 9e15)
@@ -265,10 +279,58 @@ void ls_run_facts_find(ls_run_facts *out, const ls_run_log *log, const char *run
             take_eval(out, r);
         else if (strcmp(type, "run_end") == 0)
             take_end(out, r);
+        else if (strcmp(type, "verified") == 0 && cJSON_IsFalse(member(r, "holds")))
+            COPY(out->refuted, r, "result");
         ls_json_destroy(doc);
     }
     out->rate = rows > 0 ? rows / out->rate : NAN;
     find_step(out, log);
     if (out->state == LS_RUN_KILLED && is_held(run_dir))
         out->state = LS_RUN_RUNNING;
+}
+
+/* ---- the file of weights --------------------------------------------------------------------- */
+
+/* Computes the SHA-256 of the weights in a file, as the records have it. Errors: those of
+ * ls_card_load. */
+static int hash_weights(char out[65], const char *path, const ls_host *host, ls_error *err)
+{
+    ls_card card = {.classes = 0};
+    ls_tensor_file *file;
+    ls_network *model = NULL;
+    float *weights = NULL;
+    int status = ls_tensor_file_open(&file, path, host, err);
+    if (status == LS_OK)
+        status = ls_card_read(&card, file, host, err);
+    if (status == LS_OK)
+        status = ls_card_load(&model, &weights, &card, file, err);
+    if (status == LS_OK)
+        ls_weights_sha256(out, model, weights);
+    ls_free(host, weights);
+    ls_network_destroy(model, host);
+    ls_card_fini(&card);
+    ls_tensor_file_close(file);
+    return status;
+}
+
+int ls_run_weights_read(ls_run_facts *f, const char *run_dir, const ls_host *host, ls_error *err)
+{
+    char path[LS_PATH_BYTES], recorded[sizeof f->hash];
+    ls_error why;
+    if (!f->hash[0])
+        return LS_OK;
+    memcpy(recorded, f->hash, sizeof recorded);
+    f->hash[0] = '\0';
+    int status =
+        hash_weights(f->hash, ls_path_join(path, run_dir, "weights.safetensors"), host, &why);
+    if (status == LS_ENOMEM)
+        return ls_fail(err, status, "%s", why.text);
+    if (status)
+        snprintf(f->doubt, sizeof f->doubt, "cannot be read: %s", why.text);
+    else if (!f->weights_epoch && strcmp(f->hash, recorded) != 0)
+        snprintf(f->doubt, sizeof f->doubt,
+                 "has other weights than its records say: their SHA-256 is %.16s…, not %.16s…",
+                 f->hash, recorded);
+    ls_utf8_tidy(f->doubt);
+    return LS_OK;
 }

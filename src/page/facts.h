@@ -25,6 +25,8 @@ typedef enum ls_run_state {
 /* Names of the states. */
 extern const char *const ls_run_states[];
 
+enum { LS_DOUBT = 560 }; /* size of ls_run_facts.doubt in bytes */
+
 /* Facts of a run. A number that the run does not have is NaN, and a text is "". */
 typedef struct ls_run_facts {
     ls_run_state state;
@@ -36,13 +38,22 @@ typedef struct ls_run_facts {
     double rate;               /* training rows per second, mean over the epochs */
     double seconds;            /* time of epochs and evaluations */
     char begun[24];            /* time of the first record, UTC: "2024-01-31T09:30:00Z" */
-    char hash[65];             /* SHA-256 of the final weights */
-    char devices[256];         /* at the start: "cpu(0), cpu(1)" */
-    char changes[256];         /* devices and hosts that were lost or admitted since: "cpu(1) lost
-                                * at step 120, b admitted after step 200" */
-    char own_data[128];        /* name of the user's own file or folder; "": public data, or none */
-    int epochs, of_epochs;     /* number of finished epochs; number of epochs in the config */
-    uint64_t steps;            /* number of the last step */
+    /* SHA-256 of the final weights, as the run's records say; after ls_run_weights_read that of the
+     * weights in the run's file */
+    char hash[65];
+    char devices[256];     /* at the start: "cpu(0), cpu(1)" */
+    char changes[256];     /* devices and hosts that were lost or admitted since: "cpu(1) lost
+                            * at step 120, b admitted after step 200" */
+    char own_data[128];    /* name of the user's own file or folder; "": public data, or none */
+    char doubt[LS_DOUBT];  /* after ls_run_weights_read, what is wrong with the run's file of
+                            * weights: "has other weights than its records say: …"; "": nothing */
+    char refuted[300];     /* "NOT verified: …" of a line "verified" (ls_run_verdict_add) */
+    int epochs, of_epochs; /* number of finished epochs; number of epochs in the config */
+    int judged_epoch;      /* epoch of the newest evaluation; 0: none */
+    int weights_epoch;     /* with checkpoint.final "best", the epoch whose weights the run's
+                            * file has, while `hash` in the records is that of the last ones; 0:
+                            * the file has the last weights */
+    uint64_t steps;        /* number of the last step */
     uint64_t parameters;
     int resumed;          /* number of times that the run was resumed */
     bool synthetic;       /* the data are generated */
@@ -74,7 +85,18 @@ enum { LS_METRIC_KEY = 32 }; /* size of a text of ls_metric_key in bytes */
  * returns `out`; "" for LS_METRICS. */
 const char *ls_metric_key(char out[LS_METRIC_KEY], ls_metric metric);
 
+enum { LS_METRIC_TEXT = 32 }; /* size of a text of ls_metric_put in bytes */
+/* Writes a metric or a loss to `out`: four decimals, or three significant digits if `scale`, a
+ * value of the same magnitude or `value` itself, is small; "" for NaN. */
+void ls_metric_put(char out[LS_METRIC_TEXT], double value, double scale);
+
 /* Finds the facts in the records of the run in the directory `run_dir`. */
 void ls_run_facts_find(ls_run_facts *out, const ls_run_log *log, const char *run_dir);
+
+/* Reads the weights in `run_dir`/weights.safetensors and sets `hash` to their SHA-256, or to "" if
+ * they cannot be read, and `doubt`. Does nothing if the records have no hash, because the run has
+ * not ended. Errors: LS_ENOMEM. */
+int ls_run_weights_read(ls_run_facts *facts, const char *run_dir, const ls_host *host,
+                        ls_error *err);
 
 #endif

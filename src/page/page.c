@@ -72,7 +72,7 @@ static const char *text_or(const cJSON *object, const char *key, const char *fal
 
 /* The records that the table needs, parsed. */
 typedef struct outcome {
-    ls_json *start, *end, *verified; /* the newest records, or NULL */
+    ls_json *start, *end, *verified, *weights; /* the newest records, or NULL */
 } outcome;
 
 static const cJSON *root_of(const ls_json *doc)
@@ -104,6 +104,8 @@ static void find_outcome(outcome *o, const ls_run_log *log)
             keep(&o->end, doc);
         } else if (strcmp(type, "verified") == 0) {
             keep(&o->verified, doc);
+        } else if (strcmp(type, "weights") == 0) {
+            keep(&o->weights, doc);
         } else {
             if (strcmp(type, "resume") == 0)
                 keep(&o->end, NULL); /* the run was resumed after this end, so the end is ignored */
@@ -117,6 +119,7 @@ static void drop_outcome(const outcome *o)
     ls_json_destroy(o->start);
     ls_json_destroy(o->end);
     ls_json_destroy(o->verified);
+    ls_json_destroy(o->weights);
 }
 
 static bool is_synthetic(const outcome *o)
@@ -171,7 +174,11 @@ static void add_facts(ls_buffer *b, const ls_run_log *log, const outcome *o)
     add_row(b, "Device", text_or(start, "device_model", "unknown"));
     add_row(b, "Started", text_or(start, "time", "–"));
     add_row(b, "Ended", text_or(end, "time", "–"));
-    add_row(b, "Weights’ SHA-256", text_or(end, "weights_sha256", "–"));
+    add_row(b, "Weights’ SHA-256",
+            text_or(o->weights ? root_of(o->weights) : end,
+                    o->weights ? "sha256" : "weights_sha256", "–"));
+    if (text_or(root_of(o->weights), "doubt", NULL))
+        add_row(b, "Weights", text_or(root_of(o->weights), "doubt", ""));
     if (o->verified)
         add_row(b, "Verification", text_or(root_of(o->verified), "result", "–"));
     ls_buffer_put(b, "</tbody></table></div>\n");
@@ -478,9 +485,7 @@ static bool has_verified_file(const cJSON *verified, const char *run_dir)
            strcmp(found, wanted) == 0;
 }
 
-/* Adds what `trainer verify` has found as a line {"type":"verified",…}, if it has found it of the
- * weights with which the run has ended: it may have been resumed, or its file changed, since. */
-static void add_verdict(ls_run_log *log, const char *run_dir)
+void ls_run_verdict_add(ls_run_log *log, const char *run_dir)
 {
     char path[LS_PATH_BYTES];
     size_t length;
@@ -508,21 +513,55 @@ static void add_verdict(ls_run_log *log, const char *run_dir)
     ls_json_destroy(doc);
 }
 
+/* Adds a line {"type":"weights","sha256":…,"doubt":…} with the SHA-256 of the weights in the run's
+ * file, and what is wrong with the file, which `doubt` receives too; null: it cannot be read, or
+ * nothing is wrong. */
+static int add_weights(ls_run_log *log, const char *run_dir, ls_error *doubt, ls_error *err)
+{
+    size_t length;
+    ls_json_writer w;
+    ls_run_facts facts;
+    ls_run_facts_find(&facts, log, run_dir);
+    if (!facts.hash[0])
+        return LS_OK; /* the run has not ended */
+    int status = ls_run_weights_read(&facts, run_dir, log->host, err);
+    if (status)
+        return status;
+    if (facts.doubt[0])
+        (void)ls_fail(doubt, LS_EDATA, "weights.safetensors %s", facts.doubt);
+    ls_json_writer_init(&w, 0, log->host);
+    ls_json_open_object(&w, NULL);
+    ls_json_put_string(&w, "type", "weights");
+    ls_json_put_string(&w, "sha256", facts.hash[0] ? facts.hash : NULL);
+    ls_json_put_string(&w, "doubt", facts.doubt[0] ? doubt->text : NULL);
+    ls_json_close(&w);
+    const char *line = ls_json_writer_text(&w, &length, err);
+    if (line)
+        add_lines(log, line, length);
+    ls_json_writer_fini(&w);
+    return line ? LS_OK : LS_ENOMEM;
+}
+
 int ls_report_write_with(const char *run_dir, const char *out_path, const ls_buffer *lines,
-                         const ls_host *host, ls_error *err)
+                         ls_error *doubt, const ls_host *host, ls_error *err)
 {
     ls_buffer page;
+    ls_error unread;
     ls_run_log log;
     ls_run_log_init(&log, 0, host);
     ls_buffer_init(&page, host);
+    doubt = doubt ? doubt : &unread;
+    *doubt = (ls_error){.status = LS_OK};
     int status = ls_report_read(&log, run_dir, err);
     if (status == LS_OK) {
         ls_c_locale locale = ls_c_locale_enter();
         add_notes(&log, run_dir);
-        add_verdict(&log, run_dir);
+        ls_run_verdict_add(&log, run_dir);
+        status = add_weights(&log, run_dir, doubt, err);
         if (lines && lines->text)
             add_lines(&log, lines->text, lines->length);
-        status = ls_page_write(&page, &log, err);
+        if (status == LS_OK)
+            status = ls_page_write(&page, &log, err);
         ls_c_locale_leave(locale);
     }
     if (status == LS_OK)
@@ -534,5 +573,5 @@ int ls_report_write_with(const char *run_dir, const char *out_path, const ls_buf
 
 int ls_report_write(const char *run_dir, const char *out_path, const ls_host *host, ls_error *err)
 {
-    return ls_report_write_with(run_dir, out_path, NULL, host, err);
+    return ls_report_write_with(run_dir, out_path, NULL, NULL, host, err);
 }

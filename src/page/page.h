@@ -133,14 +133,21 @@ void ls_page_escape(ls_buffer *out, const char *text);
 
 /* Reads `run_dir`/metrics.jsonl and writes the report to `out_path` or, if that is NULL, to
  * `run_dir`/report.html; replaces an existing file. If the last record is incomplete, the report
- * omits it and says so. Errors: LS_ENOENT (no such run), LS_EDATA (a damaged record; the message
- * has its line), LS_EIO, LS_ENOMEM. */
+ * omits it and says so. The hash of the weights is that of the weights in the run's file; the
+ * report says so if the file cannot be read or has other weights than the records say. Errors:
+ * LS_ENOENT (no such run), LS_EDATA (a damaged record; the message has its line), LS_EIO,
+ * LS_ENOMEM. */
 int ls_report_write(const char *run_dir, const char *out_path, const ls_host *host, ls_error *err);
 
 /* Does the same as ls_report_write, and adds lines of JSON to the page, such as predictions.
- * `lines` may be NULL. */
+ * `lines` may be NULL. `doubt`, which may be NULL, receives what is wrong with the run's file of
+ * weights; its status is LS_OK if nothing is. */
 int ls_report_write_with(const char *run_dir, const char *out_path, const ls_buffer *lines,
-                         const ls_host *host, ls_error *err);
+                         ls_error *doubt, const ls_host *host, ls_error *err);
+
+/* Adds what `trainer verify` has found as a line {"type":"verified",…}, if it has found it of the
+ * weights with which the run has ended: it may have been resumed, or its file changed, since. */
+void ls_run_verdict_add(ls_run_log *log, const char *run_dir);
 
 /* Returns whether the directory is that of a run whose metrics.jsonl was moved or removed. */
 bool ls_is_run_without_records(const char *dir);

@@ -49,7 +49,8 @@ function summary() {
     r => ['fault', 'nonfinite', 'arrival', 'failed_arrival', 'resume'].includes(r.type) || (r.type === 'warning' && !is_reported(r))) };
   s.live = { ...last('program'), ...last('live') }; /* host, directory and command of the run */
   s.data = start.data || {};
-  s.weights = end ? end.weights_sha256 : null;
+  s.weights = end ? (last('weights') || { sha256: end.weights_sha256 }).sha256 : null;
+  s.doubt = end ? last('weights')?.doubt : null;
   s.judged = config.data && config.data.validation > 0 ? 'validation' : 'test';
   s.rows = s.data.images === false ? 'rows' : 'images'; /* records of older versions do not have data.images */
   s.synthetic = Boolean(s.data.synthetic || (end && end.synthetic));
@@ -170,6 +171,7 @@ function notes(s) {
   if (s.data.payload === 'differs')
     list.push(note('Other data.',
       'The files are not the published ones of this name. The results cannot be compared with published results.', 'loud'));
+  if (s.doubt) list.push(note('Warning:', s.doubt, 'loud'));
   const v = last('verified');
   if (v && !v.holds) list.push(note('NOT verified:', v.result.replace(/^NOT verified: /, ''), 'loud'));
   if (status === 'failed') list.push(note('The run failed:', s.end.error || 'no reason was given', 'loud'));

@@ -27,7 +27,7 @@ done
 run runs
 expect_code 0
 [ "$(wc -l <stdout.txt)" -eq 4 ] || fail 'expected a heading and three runs'
-has stdout.txt '^run  *name  .*data  .*accuracy  .*loss  .*ended'
+has stdout.txt '^run  *name  .*data  .*accuracy  .*loss  .*ended  *recorded$'
 has stdout.txt '^runs/one  .*small.* synthetic .* [01]\.[0-9]\{4\} .* 2/2 .* finished  [0-9a-f]\{8\}$'
 has stdout.txt '^runs/two  .* 5/5 .* finished  [0-9a-f]\{8\}$'
 has stdout.txt '^runs/three  .*/1000000 .* running$'
@@ -92,6 +92,105 @@ tr '\n' ' ' <stdout.txt | grep -qF "$wanted" || fail "expected '$wanted', found:
 "$program" compare runs/one runs/three --no-page >stdout.txt 2>stderr.txt
 tr '\n' ' ' <stdout.txt | grep -q 'So far [AB, ]* ha[sv]e* the' || fail "expected the verdict so far: $(cat stdout.txt)"
 
+# ---- the files of weights ----
+# says TEXT: the program has printed the text, in lines or in one.
+says() { tr '\n' ' ' <stdout.txt | tr -s ' ' | grep -qF -e "$1" || fail "expected '$1', found: $(cat stdout.txt)"; }
+# lacks PATTERN [TYPE]: no line of the program matches, and the page has no record of the type.
+lacks() {
+    ! grep -e "$1" stdout.txt || fail "expected no word of $1"
+    ! grep -e "^{\"type\":\"${2:-none}\"" check.html || fail "expected no record $2"
+}
+hash_of() { sed -n 's/.*"weights_sha256":"\([0-9a-f]*\)".*/\1/p' "$1/metrics.jsonl" | tail -n 1; }
+one=$(hash_of runs/one) two=$(hash_of runs/two)
+one=${one%"${one#????????????????}"} two=${two%"${two#????????????????}"}
+cp -r runs/one forged
+cp runs/two/weights.safetensors forged
+other="weights.safetensors of B has other weights than its records say: their SHA-256 is $two…, not $one…"
+for with in runs/one runs/two; do
+    run compare "$with" forged --to check.html
+    expect_code 0
+    says "$other"
+    has check.html "^{\"type\":\"doubt\",\"text\":\"$other\"}"
+    has check.html "^<p class=\"note loud\">$other</p>"
+    has check.html "^{\"type\":\"compared\",\"kind\":\"figure\",\"name\":\"weights\",.*,\"$(echo "$two" | cut -c1-8)\"\]}"
+    lacks identical same
+done
+run report forged --samples 0
+expect_code 0
+has stderr.txt "^trainer: warning: ${other%% of B*}${other#* of B}\$"
+has forged/report.html "^{.*\"type\":\"weights\",\"sha256\":\"${two}[0-9a-f]*\",\"doubt\":\"${other%% of B*}${other#* of B}\"}"
+has forged/report.html "^<tr><th scope=\"row\">Weights’ SHA-256</th><td>$two"
+run report runs/one --samples 0
+[ ! -s stderr.txt ] || fail 'expected no warning'
+has runs/one/report.html "\"type\":\"weights\",\"sha256\":\"${one}[0-9a-f]*\",\"doubt\":null}"
+cp -r runs/one flipped
+printf '\377\376' | dd of=flipped/weights.safetensors bs=1 seek=$(($(wc -c <flipped/weights.safetensors) - 2)) conv=notrunc 2>dd.txt
+cp -r runs/one bare
+rm bare/weights.safetensors
+run compare flipped bare runs/one --to check.html
+expect_code 0
+says 'weights.safetensors of A cannot be read: flipped/weights.safetensors: offset 35: expected the SHA-256'
+says 'weights.safetensors of B cannot be read: bare/weights.safetensors: no such file'
+lacks identical same
+run report flipped --samples 0
+expect_code 0
+has stderr.txt '^trainer: warning: weights.safetensors cannot be read: flipped/weights.safetensors: offset 35: '
+has flipped/report.html '"type":"weights","sha256":null,"doubt":"weights.safetensors cannot be read: '
+run compare runs/one runs/three --to check.html
+lacks 'weights.safetensors of' doubt
+# With checkpoint.final "best" the file has other weights than the last ones on purpose.
+cp -r forged best
+sed 's/"weights_sha256"/"weights_epoch":1,&/' forged/metrics.jsonl >best/metrics.jsonl
+run compare best runs/two --to check.html
+has stdout.txt '^A, B: identical weights$'
+lacks 'weights.safetensors of' doubt
+
+# ---- records that contradict each other ----
+cp -r runs/one better
+sed 's/\("type":"eval".*"test_accuracy":\)[^,]*/\10.7799/' runs/one/metrics.jsonl >better/metrics.jsonl
+lie=$(sed -n 's/.*"type":"eval".*"test_accuracy":\([^,]*\).*/\1/p' runs/one/metrics.jsonl | tail -n 1)
+lie="The records contradict each other: on the same rows the same weights have the test accuracy $lie in A and 0.7799 in C."
+run compare runs/one runs/again better --to check.html
+expect_code 0
+says "A, B, C: identical weights $(hash_of runs/one) $lie"
+has check.html "^{\"type\":\"same\",\"runs\":\"A, B, C\",\"sha256\":\"${one}[0-9a-f]*\",\"but\":\"$lie\"}"
+has check.html "^<p class=\"note loud\"><strong>A, B, C:</strong> identical weights .*$lie</p>"
+run compare runs/one runs/two better --to check.html
+says "A, C: identical weights $(hash_of runs/one) $lie"
+lacks 'more than' verdict
+run compare runs/one runs/again --to check.html
+has check.html '^{"type":"same",.*"but":null}'
+lacks 'contradict each'
+# An evaluation before the last step is not one of these weights.
+sed 's/"status":"finished"/"status":"interrupted"/' better/metrics.jsonl >metrics.txt && mv metrics.txt better/metrics.jsonl
+run compare runs/one better --to check.html
+has stdout.txt '^A, B: identical weights$'
+lacks 'contradict each'
+
+# ---- a run that is not verified ----
+cp -r runs/one refuted
+verdict="{\"holds\":false,\"weights_sha256\":\"$(hash_of runs/one)\",\"result\":\"NOT verified: records <b>\"}"
+echo "$verdict" >refuted/verified.json
+run compare runs/one refuted --to check.html
+expect_code 0
+says "A, B: identical weights $(hash_of runs/one) verified.json of B says: NOT verified: records <b>"
+has check.html '^{"type":"same",.*"but":"verified.json of B says: NOT verified: records .*}'
+has check.html '^<p class="note loud"><strong>A, B:.*verified.json of B says: NOT verified: records &lt;b&gt;</p>'
+echo "$verdict" | sed 's/false/true/' >refuted/verified.json
+run compare runs/one refuted --to check.html
+lacks 'verified.json' none
+has check.html '^{"type":"same",.*"but":null}'
+
+# ---- other kernels ----
+lacks kernels others
+sed '1s/"library":"[^"]*"/"library":"other kernels"/' runs/one/metrics.jsonl >better/metrics.jsonl
+run compare runs/one better --to check.html
+says 'The configs are equal. The kernels differ: '
+has stdout.txt '^kernels  *[^ ].*  other kernels$'
+has check.html '^{"type":"others","text":"The kernels differ"}'
+has check.html '^{"type":"compared","kind":"given","name":"kernels","values":\["..*","other kernels"\]}'
+has check.html '^<p>The kernels differ.</p>'
+
 # Each run's steps are on the page once, in order.
 label='the page'
 steps_of() {
@@ -116,7 +215,7 @@ has_metric() {
         values="$values,\"$value\""
     done
     has stdout.txt "^$name$wanted\$"
-    has compare.html "{\"type\":\"compared\",\"config\":false,\"name\":\"$name\",\"values\":\[${values#,}\]}"
+    has compare.html "{\"type\":\"compared\",\"kind\":\"figure\",\"name\":\"$name\",\"values\":\[${values#,}\]}"
     has compare.html "^<tr><th scope=\"row\">$name</th>"
     case $name in *loss) ;; *) has report.html "{\"key\":\"$key\",\"name\":\"$name\"," ;; esac
 }
@@ -140,6 +239,17 @@ done
 [ "$(sed -n '/^best accuracy/,/^validation loss/s/   *.*//p' stdout.txt | tr '\n' ';')" = \
     'best accuracy;AUC;average precision;F1;validation loss;' ] || fail 'expected each metric once, before the loss'
 has compare.html '"metric":"accuracy","metric_key":"test_accuracy","metric_rises":true,"judged":"validation"'
+# The same config with other rows in the file of the same name.
+sed '2s/^[0-9]*/99/' people.csv >people.txt && mv people.txt people.csv
+run people.json --quiet --set run_dir=people3
+expect_code 0
+run compare people people3
+expect_code 0
+tr '\n' ' ' <stdout.txt | grep -q "The configs are equal\\. *The data differ:  *data's SHA-256 (training rows)  *[0-9a-f]\{16\}  *[0-9a-f]\{16\} " ||
+    fail "expected other data, found: $(cat stdout.txt)"
+! grep 'has the\|have the' stdout.txt || fail 'expected no verdict on other rows'
+run compare people people2
+! grep 'data differ' stdout.txt || fail 'expected the same data'
 run people.json --quiet --set run_dir=values --set data.target=a --set data.labels=values --set 'model.layers=[{"type":"dense","out":1}]'
 expect_code 0
 run compare people values

@@ -557,8 +557,7 @@ def check_small_losses(program, browser):
         rewrite(name, lambda r: r["type"] == "run_start" and r["data"].update(targets=1))
         rewrite(name, lambda r: r["type"] == "epoch" and r.update(seconds=0.0003))
         append(name, {"type": "eval", "epoch": 1, "test_loss": value, "test_mae": value, "seconds": 0.0001},
-               {"type": "run_end", "time": "2024-01-31T09:31:00Z", "status": "finished", "epochs": 1, "steps": 500,
-                "weights_sha256": HASH if name == "finer" else HASH[::-1]})
+               {"type": "run_end", "time": "2024-01-31T09:31:00Z", "status": "finished", "epochs": 1, "steps": 500})
     open_page(program, browser, "small.html", "compare", "finer", "coarser", "--to", "small.html")
     expect(browser, "the verdict on small values", "document.querySelector('.verdict').textContent",
            "A has the better test mean abs. error, 2.5e-05: 5.6e-05 less than B.")
@@ -608,16 +607,22 @@ def check_validation(program, browser):
     browser.cdp("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
-HASH = "2df72155" + "0123456789abcdef" * 3 + "01234567"
-
-
 def append(run, *records):
     with open(f"{run}/metrics.jsonl", "a", encoding="utf-8") as file:
         file.writelines(json.dumps(r, separators=(",", ":")) + "\n" for r in records)
 
 
-def write_lossy(directory, lost, weights=HASH, **config):
-    """Writes a finished run of 940 steps, in which a device is lost at step 620 if `lost` is set."""
+def train(program, name, *more):
+    """Trains a run whose weights invented runs have too, and returns its directory and the hash of its weights."""
+    subprocess.run([program, "config.json", "--quiet", "--set", f"run_dir={name}", "--set", "epochs=1", *more], check=True,
+                   stdout=subprocess.DEVNULL)
+    last = pathlib.Path(name, "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1]
+    return name, json.loads(last)["weights_sha256"]
+
+
+def write_lossy(directory, lost, trained, **config):
+    """Writes a finished run of 940 steps with the weights of another run, in which a device is lost at step 620 if
+    `lost` is set."""
     write_run(directory, 940, devices=2, **config)
     if lost:
         append(directory, {"type": "fault", "worker": 1, "device": "cpu(1)", "step": 620, "kind": "device", "action": "continue",
@@ -626,7 +631,8 @@ def write_lossy(directory, lost, weights=HASH, **config):
                 "devices_left": 1, "error": "no memory"})
     append(directory, {"type": "eval", "epoch": 1, "test_loss": 0.5, "test_accuracy": 0.8, "seconds": 1},
            {"type": "run_end", "time": "2024-01-31T09:31:00Z", "status": "finished", "epochs": 1, "steps": 940,
-            "devices": ["cpu(0)"] if lost else ["cpu(0)", "cpu(1)"], "weights_sha256": weights})
+            "devices": ["cpu(0)"] if lost else ["cpu(0)", "cpu(1)"], "weights_sha256": trained[1]})
+    shutil.copy(f"{trained[0]}/weights.safetensors", directory)
 
 
 def open_page(program, browser, page, *verb):
@@ -637,11 +643,12 @@ def open_page(program, browser, page, *verb):
 def check_equal(program, browser, shots):
     """Checks that the comparison of runs with the same weights says so, that both of two curves that coincide are
     visible, and that a lost device is shown on its run's curves only."""
-    for name, lost, weights in (("lossy", True, HASH), ("other", False, HASH), ("third", False, HASH[::-1])):
-        write_lossy(name, lost, weights, name=name)
+    first, second = train(program, "first"), train(program, "second", "--set", "seed=2")
+    for name, lost, trained in (("lossy", True, first), ("other", False, first), ("third", False, second)):
+        write_lossy(name, lost, trained, name=name)
     open_page(program, browser, "equal.html", "compare", "lossy", "third", "other", "--to", "equal.html")
     said = "[...document.querySelectorAll('.note.good')].map(n => n.innerText.replace(/\\s+/g, ' ')).join('; ')"
-    expect(browser, "the runs with the same weights", said, f"A, C: identical weights {HASH} copy")
+    expect(browser, "the runs with the same weights", said, f"A, C: identical weights {first[1]} copy")
     green = browser.run("return getComputedStyle(document.querySelector('.note.good strong')).color").strip("rgb()").split(",")
     if not int(green[1]) > int(green[0]) + 60:
         fail(f"the note is not green but {green}")
@@ -678,6 +685,48 @@ def check_equal(program, browser, shots):
     open_page(program, browser, "fork.html", "compare", "lossy", "fork", "--to", "fork.html")
     expect(browser, "the curve that leaves another one", "[...charts.loss.svg.querySelectorAll('.curve')].map(c => "
            "c.classList.contains('twin')).sort().join()", "false,false,true")
+
+
+def check_forged(program, browser, shots):
+    """Checks that no green note stands beside a file with other weights than its records say, beside a damaged file, and
+    beside records that contradict each other; and that a comparison shows other data beside equal configs."""
+    first, second = train(program, "ada"), train(program, "eve", "--set", "seed=2")
+    loud = "[...document.querySelectorAll('.note.loud')].map(n => n.innerText.replace(/\\s+/g, ' ')).filter(t => " \
+        "!t.startsWith('SYNTHETIC')).join('; ')"
+    shutil.copytree("ada", "swapped")
+    shutil.copy("eve/weights.safetensors", "swapped")
+    said = f"has other weights than its records say: their SHA-256 is {second[1][:16]}…, not {first[1][:16]}…"
+    for other in ("ada", "eve"):
+        open_page(program, browser, "forged.html", "compare", other, "swapped", "--to", "forged.html")
+        expect(browser, "a red note about the file", loud, f"Warning: weights.safetensors of B {said}")
+        expect(browser, "no green note", "document.querySelectorAll('.note.good').length", 0)
+    open_page(program, browser, "swapped/report.html", "report", "swapped", "--samples", "0")
+    expect(browser, "a red note in the report", loud, f"Warning: weights.safetensors {said}")
+    expect(browser, "the hash of the file", "places.hash.querySelector('code').textContent", second[1])
+    shutil.copytree("ada", "flipped")
+    path = pathlib.Path("flipped/weights.safetensors")
+    path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1]))
+    open_page(program, browser, "flipped/report.html", "report", "flipped", "--samples", "0")
+    expect(browser, "a red note about the damage", f"/^Warning: weights.safetensors cannot be read: .*is damaged/.test({loud})")
+    expect(browser, "no hash of a damaged file", "places.hash.querySelector('code')", None)
+    shutil.copytree("ada", "better")
+    rewrite("better", lambda r: r.update(test_accuracy=0.7799) if r["type"] == "eval" else
+            r["data"].update(sha256="ab" * 32) if r["type"] == "run_start" else None)
+    rewrite("ada", lambda r: r.update(test_accuracy=0.8022) if r["type"] == "eval" else
+            r["data"].update(sha256="cd" * 32) if r["type"] == "run_start" else None)
+    open_page(program, browser, "forged.html", "compare", "ada", "better", "flipped", "--to", "forged.html")
+    expect(browser, "a red note about the records", f"{loud}.includes('A, B: identical weights {first[1]} copy The records contradict "
+           "each other: on the same rows the same weights have the test accuracy 0.8022 in A and 0.7799 in B.')")
+    expect(browser, "no green note", "document.querySelectorAll('.note.good').length", 0)
+    expect(browser, "equal configs and other data", "[...document.querySelectorAll('.tables figure')].slice(1).map(f => "
+           "f.innerText.replace(/\\s+/g, ' ').trim()).join('; ').replace(/[ABC] (?=[a-f\\d]{16}|–)/g, '')",
+           "What the configs differ in The configs are equal.; The data differ A B C data's SHA-256 (training rows) "
+           "cdcdcdcdcdcdcdcd abababababababab –")
+    for width in (390, 1280):
+        resize(browser, width)
+        expect(browser, f"no page wider than {width} pixels", "document.documentElement.scrollWidth <= innerWidth")
+        if shots:
+            browser.screenshot(shots / f"forged_{width}.png")
 
 
 def check_changes(program, browser, shots):
@@ -738,15 +787,16 @@ def check_changes(program, browser, shots):
 def check_head(program, browser, shots):
     """Checks the hash with its button, the verdict of a verification, the names of the user's data, and the
     projector mode."""
-    write_lossy("proved", False, data={"name": "csv", "path": "/srv/shop/customers.csv"}, name="proved")
+    trained = train(program, "proof")
+    write_lossy("proved", False, trained, data={"name": "csv", "path": "/srv/shop/customers.csv"}, name="proved")
     path = pathlib.Path("proved/metrics.jsonl")
     path.write_text(path.read_text(encoding="utf-8").replace('"name":"made"', '"name":"csv","source":"/srv/shop/customers.csv"'),
                     encoding="utf-8")
     for holds, weights, result, wanted in (
-            (True, HASH, "verified: the whole training was replayed and ends with the same weights", "finished,verified"),
-            (True, HASH, "not refuted: 3 of 9 segments were replayed, and nothing differs", "finished,not refuted"),
-            (False, HASH, "NOT verified: segment 2 of 9: the replay differs", "finished,NOT verified"),
-            (True, HASH[::-1], "verified: the weights before the run was resumed", "finished")):
+            (True, trained[1], "verified: the whole training was replayed and ends with the same weights", "finished,verified"),
+            (True, trained[1], "not refuted: 3 of 9 segments were replayed, and nothing differs", "finished,not refuted"),
+            (False, trained[1], "NOT verified: segment 2 of 9: the replay differs", "finished,NOT verified"),
+            (True, trained[1][::-1], "verified: the weights before the run was resumed", "finished")):
         pathlib.Path("proved/verified.json").write_text(json.dumps({"holds": holds, "weights_sha256": weights, "result": result}),
                                                         encoding="utf-8")
         open_page(program, browser, "proved/report.html", "report", "proved", "--samples", "0")
@@ -757,12 +807,12 @@ def check_head(program, browser, shots):
     expect(browser, "an even share of a minibatch", "document.querySelector('.tiles').innerText.includes('per device,')")
     expect(browser, "the user's name of the data", "[...document.querySelectorAll('.tile')].find(t => /^Data/.test(t.innerText))"
            ".querySelector('dd').textContent", "customers.csv")
-    expect(browser, "the hash above the figures", "places.hash.querySelector('code').textContent", HASH)
+    expect(browser, "the hash above the figures", "places.hash.querySelector('code').textContent", trained[1])
     box = browser.run("const b = places.hash.querySelector('button').getBoundingClientRect(); return [b.left + 5, b.top + 5]")
     browser.call("POST", "/actions", {"actions": [{"type": "pointer", "id": "mouse", "actions": [
         {"type": "pointerMove", "duration": 0, "x": int(box[0]), "y": int(box[1])},
         {"type": "pointerDown", "button": 0}, {"type": "pointerUp", "button": 0}]}]})
-    expect(browser, "the copied hash", "places.hash.querySelector('button').textContent + ' ' + getSelection()", f"copied {HASH}")
+    expect(browser, "the copied hash", "places.hash.querySelector('button').textContent + ' ' + getSelection()", f"copied {trained[1]}")
     size = "charts.loss.svg.querySelector('text').getBoundingClientRect().height"
     for page in ("proved/report.html", "equal.html"):
         browser.open(pathlib.Path(page).resolve().as_uri())
@@ -777,7 +827,7 @@ def check_head(program, browser, shots):
             resize(browser, width)
             if width > 390:
                 expect(browser, f"type that can be read on a wall, on {width} pixels",
-                       "[...document.querySelectorAll('small, .detail, .legend, td, .hint, .hash code')].every(e => "
+                       "[...document.querySelectorAll('small, .run, .detail, .legend, td, .hint, .hash code')].every(e => "
                        "parseFloat(getComputedStyle(e).fontSize) >= 24) && [...document.querySelectorAll('.charts svg')].filter(s => "
                        "s.clientWidth).every(s => 12 * s.getBoundingClientRect().width / s.viewBox.baseVal.width >= 22)")
                 expect(browser, f"room for each label in larger type, on {width} pixels", "Object.values(charts).flatMap(c => "
@@ -827,6 +877,7 @@ def main():
             check_long_report(program, browser, shots)
             check_bursts(program, browser)
             check_equal(program, browser, shots)
+            check_forged(program, browser, shots)
             check_changes(program, browser, shots)
             check_contrast(program, browser)
             check_head(program, browser, shots)
