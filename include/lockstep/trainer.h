@@ -47,10 +47,13 @@
  * computation and all callbacks run in the default environment of a C program. Each function
  * restores the owner's environment before it returns.
  * Errors: LS_EINVAL (the call broke a rule, and nothing has happened), LS_ENOENT, LS_EDATA,
- * LS_ECONFIG and LS_EIO leave the trainer usable. After LS_EINTERRUPTED, further steps and
- * evaluations return LS_EINTERRUPTED as well. After any other error the trainer does not train any
- * more: each further step, evaluation and load returns that same error. The weights can still be
- * read and saved as long as at least one device works.
+ * LS_ECONFIG and LS_EIO leave the trainer usable. So does LS_ENOMEM if a file or a model lacked the
+ * memory: in ls_trainer_save, ls_trainer_model, ls_trainer_load and ls_trainer_load_weights. After
+ * LS_EINTERRUPTED, further steps and evaluations return LS_EINTERRUPTED as well. After any other
+ * error the trainer does not train any more: each further step, evaluation and load returns that
+ * same error. That includes LS_ENOMEM in a step or an evaluation, or while any function copies
+ * weights from or to the devices; so after LS_ENOMEM the next step says whether training goes on.
+ * The weights can still be read and saved as long as at least one device works.
  *
  * Every function of a trainer that returns a status returns LS_EINVAL and does nothing if it is
  * called
@@ -323,9 +326,13 @@ typedef struct ls_step_result {
  * checkpoints and records are as in ls_trainer_run. An epoch has train_rows / batch_size steps,
  * rounded up, where train_rows is the field of the data source; if that is 0, there are no epochs.
  * Scales: if the config has data.standardize, or a loss with which targets are standardised, and
- * no scales, the first calls learn them, from the rows up to data.scale_rows (1000). The step uses
- * the scales of all rows so far, and later steps keep the last ones. Therefore the first
- * minibatches must be like the later ones, shuffled for example.
+ * no scales, the first calls learn them. Each of the first steps uses the scales of all rows so
+ * far; after data.scale_rows rows (1000) they never change. Therefore the first minibatches must be
+ * like the later ones, shuffled for example. Before the first step a trainer with
+ * data.standardize, and a model that was saved then, predicts the same for every row, without an
+ * error: no value has a scale yet. A file with scales (the config's init.weights, ls_trainer_load,
+ * ls_trainer_load_weights) brings its own in place of those that would be learnt; steps change
+ * them only if they were learnt from fewer than data.scale_rows rows of ls_trainer_step.
  * Units: the loss is that of the run's records: it is computed in the unit of the target, also if
  * targets are standardised (mse: its square); only the loss of several targets with different
  * deviations is that of the standardised targets. Called by the owner.
@@ -368,6 +375,8 @@ int ls_trainer_model(ls_model **out, ls_trainer *trainer, ls_error *err);
  * to which it leads is created or replaced, and the link stays. A device, a pipe, a socket or a
  * directory is never replaced. If `path` is NULL, the file is saved
  * among the checkpoints of the run directory, where options.resume finds it. Called by the owner.
+ * Comparing: checkpoints of equal training have different bytes, because they contain the seconds
+ * that it took. Compare ls_result.weights_sha256, or files of ls_model_save.
  * Errors: LS_EINVAL (`path` is NULL but there is no run directory, or it leads to something that is
  * not replaced), LS_EIO (nothing has changed on the disk), LS_ENONFINITE, LS_EDIVERGED, LS_EDEVICE,
  * LS_ESTALLED, LS_ENOMEM. */

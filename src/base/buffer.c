@@ -21,8 +21,10 @@ void ls_buffer_fini(ls_buffer *b)
 
 int ls_buffer_status(const ls_buffer *b, ls_error *err)
 {
-    return b->failed ? ls_fail(err, LS_ENOMEM, "out of memory for %zu bytes of text", b->capacity)
-                     : LS_OK;
+    if (!b->failed)
+        return LS_OK;
+    return b->lacking ? ls_fail(err, LS_ENOMEM, "out of memory for %zu bytes of text", b->lacking)
+                      : ls_fail(err, LS_ENOMEM, "out of memory for a text");
 }
 
 /* Ensures room for `more` bytes and a terminating zero. Returns false if memory has run out. */
@@ -34,9 +36,11 @@ static bool reserve(ls_buffer *b, size_t more)
     while (capacity < need)
         capacity *= 2;
     char *text = ls_alloc(b->host, capacity);
-    b->failed = !text;
-    if (b->failed)
+    if (!text) {
+        b->failed = true;
+        b->lacking = capacity;
         return false;
+    }
     if (b->text)
         memcpy(text, b->text, b->length + 1);
     ls_free(b->host, b->text);

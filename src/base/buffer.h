@@ -19,6 +19,7 @@ typedef struct ls_buffer {
     char *text;              /* contents, zero-terminated; NULL until something was added */
     size_t length, capacity; /* number of bytes used; number of bytes allocated */
     bool failed;             /* memory has run out */
+    size_t lacking;          /* bytes that could not be allocated; 0: not known */
 } ls_buffer;
 
 /* Initialises an empty buffer. `host` may be NULL; it must outlive the buffer. */

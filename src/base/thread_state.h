@@ -8,6 +8,13 @@
 #include <fenv.h>
 #include <locale.h>
 
+/* CMake refuses flags such as -ffast-math where it sees them. Here gcc refuses them wherever they
+ * come from, and clang those that change what an infinity or NaN is. */
+#if defined(__FAST_MATH__) || __FINITE_MATH_ONLY__ > 0 ||                                          \
+    (defined(__GCC_IEC_559) && __GCC_IEC_559 == 0)
+#error "a flag such as -ffast-math lets the compiler reorder sums: take it out of the flags"
+#endif
+
 /* Switches to the floating-point environment in which Lockstep computes, and returns the previous
  * environment, for fesetenv. Lockstep computes in the environment in which a C program starts:
  * rounding to nearest, with subnormal numbers. The host program's threads can have another one, as

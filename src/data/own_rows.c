@@ -654,31 +654,47 @@ void ls_own_rows_undo(ls_dataset *train)
     s->test_is_old = true;
 }
 
+bool ls_own_rows_know(const ls_dataset *train)
+{
+    return !observes(streamed_of(train)) || train->info.prep->scale_rows > 0;
+}
+
+/* Returns whether `prep` has other scales, of those that `s` learns, than before the first step. */
+static bool has_scales(const ls_prep *prep, const streamed *s)
+{
+    bool has = false;
+    for (int i = 0; s->values && i < prep->scales; i++)
+        has |= !isinf(prep->deviation[i]);
+    for (int i = 0; s->targets && i < prep->targets; i++)
+        has |= prep->target_mean[i] != 0 || prep->target_deviation[i] != 1;
+    return has;
+}
+
 int ls_own_rows_adopt(ls_dataset *train, const ls_prep *prep, const char *path, ls_error *err)
 {
     streamed *s = streamed_of(train);
-    if (!s || !s->learns)
+    ls_prep *p = s && s->learns ? s->prep : NULL;
+    if (!p)
         return LS_OK;
-    ls_prep *p = s->prep;
     if (!prep || prep->scales != p->scales || prep->targets != p->targets)
         return ls_fail(
             err, LS_EDATA,
-            "%.300s: its rows were scaled in another way: expected scales of %d channels "
-            "and %d targets, found %d and %d; set data.standardize and "
-            "data.standardize_target as in the run that wrote it",
+            "%.300s: its rows were scaled in another way: expected scales of %d channels and %d "
+            "targets, found %d and %d; set data.standardize and data.standardize_target as in its run",
             path, p->scales, p->targets, prep ? prep->scales : 0, prep ? prep->targets : 0);
     copy_scales(s, false);
-    if (p->scales) {
+    if (s->values) {
         memcpy(p->mean, prep->mean, (size_t)p->scales * sizeof *p->mean);
         memcpy(p->deviation, prep->deviation, (size_t)p->scales * sizeof *p->mean);
+        p->wide = prep->wide;
     }
-    if (p->targets) {
+    if (s->targets) {
         memcpy(p->target_mean, prep->target_mean, (size_t)p->targets * sizeof *p->mean);
         memcpy(p->target_deviation, prep->target_deviation, (size_t)p->targets * sizeof *p->mean);
+        p->target_wide = prep->target_wide;
     }
-    p->wide = prep->wide;
-    p->target_wide = prep->target_wide;
-    p->scale_rows = prep->scale_rows;
+    const bool final = observes(s) && prep->scale_rows == 0 && has_scales(prep, s);
+    p->scale_rows = final ? s->most : prep->scale_rows;
     s->test_is_old = true;
     return LS_OK;
 }

@@ -31,8 +31,12 @@ ls_row_type ls_own_rows_target_type(const ls_dataset *train);
 bool ls_own_rows_observe(ls_dataset *train, const void *rows, const void *targets, uint32_t n);
 /* Undoes the last change by ls_own_rows_observe. */
 void ls_own_rows_undo(ls_dataset *train);
-/* Takes over the scales of `prep`, the preparation in a file, if the dataset learns scales. Errors:
- * LS_EDATA (`prep` has other scales than the dataset). */
+/* Returns whether the scales are known: not those of a dataset that learns them from the rows of
+ * ls_trainer_step and has seen none yet. */
+bool ls_own_rows_know(const ls_dataset *train);
+/* Takes over from `prep`, the preparation in a file, the scales that the dataset learns. If they
+ * were not learnt from the rows of ls_trainer_step, no further rows change them. Errors: LS_EDATA
+ * (`prep` has other scales than the dataset). */
 int ls_own_rows_adopt(ls_dataset *train, const ls_prep *prep, const char *path, ls_error *err);
 /* Scales the test rows by the present scales of the training rows. *changed: whether the rows have
  * changed since the last call. No device may read them meanwhile. Errors: LS_EDATA (a float does

@@ -20,7 +20,7 @@ static int fail_form(const char *text, bool bare, ls_error *err)
 }
 
 /* Splits "[HOST]:PORT" or "HOST:PORT". Returns false for any other text. */
-static bool cut(tcp_address *out, const char *text)
+static bool cut(ls_tcp_address *out, const char *text)
 {
     const char *colon = text ? strrchr(text, ':') : NULL;
     if (!colon)
@@ -36,7 +36,7 @@ static bool cut(tcp_address *out, const char *text)
     return true;
 }
 
-int tcp_read_address(tcp_address *out, const char *text, bool bare, ls_error *err)
+int ls_tcp_read_address(ls_tcp_address *out, const char *text, bool bare, ls_error *err)
 {
     if (!cut(out, text) || (!bare && !out->host[0]))
         return fail_form(text, bare, err);
@@ -50,16 +50,16 @@ int tcp_read_address(tcp_address *out, const char *text, bool bare, ls_error *er
     return LS_OK;
 }
 
-int tcp_read_advertised(struct sockaddr_storage *out, const char *text, ls_error *err)
+int ls_tcp_read_advertised(struct sockaddr_storage *out, const char *text, ls_error *err)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     struct in6_addr six;
-    tcp_address a = {.port = "0"};
+    ls_tcp_address a = {.port = "0"};
     struct addrinfo *found = NULL;
     const bool whole = inet_pton(AF_INET6, text, &six) == 1 || !strchr(text, ':');
     if (whole)
         snprintf(a.host, sizeof a.host, "%.*s", MEET - 1, text);
-    int status = whole ? LS_OK : tcp_read_address(&a, text, false, err);
+    int status = whole ? LS_OK : ls_tcp_read_address(&a, text, false, err);
     if (status)
         return status;
     const int code = getaddrinfo(a.host, a.port, &hints, &found);
@@ -67,7 +67,7 @@ int tcp_read_advertised(struct sockaddr_storage *out, const char *text, ls_error
         return ls_fail(err, LS_EINVAL, "%s, which is to be advertised, has no address: %s", a.host,
                        gai_strerror(code));
     memcpy(out, found->ai_addr, found->ai_addrlen);
-    if (tcp_is_any(found->ai_addr))
+    if (ls_tcp_is_any(found->ai_addr))
         status = ls_fail(err, LS_EINVAL,
                          "%s stands for all addresses of a host: advertise one that others reach",
                          a.host);
@@ -84,17 +84,17 @@ static struct in6_addr six_of(const struct sockaddr *at)
     uint32_t port;
     memcpy(&copy, at,
            at->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
-    tcp_pack_address(six.s6_addr, &port, &copy);
+    ls_tcp_pack_address(six.s6_addr, &port, &copy);
     return six;
 }
 
-bool tcp_is_loopback(const struct sockaddr *at)
+bool ls_tcp_is_loopback(const struct sockaddr *at)
 {
     const struct in6_addr six = six_of(at);
     return IN6_IS_ADDR_LOOPBACK(&six) || (IN6_IS_ADDR_V4MAPPED(&six) && six.s6_addr[12] == 127);
 }
 
-bool tcp_is_any(const struct sockaddr *at)
+bool ls_tcp_is_any(const struct sockaddr *at)
 {
     static const uint8_t none[4];
     const struct in6_addr six = six_of(at);
@@ -102,7 +102,7 @@ bool tcp_is_any(const struct sockaddr *at)
            (IN6_IS_ADDR_V4MAPPED(&six) && memcmp(six.s6_addr + 12, none, 4) == 0);
 }
 
-bool tcp_is_literal(const char *host)
+bool ls_tcp_is_literal(const char *host)
 {
     const size_t length = strlen(host), suffix = strlen(".localhost");
     struct in6_addr six;
@@ -114,7 +114,7 @@ bool tcp_is_literal(const char *host)
 
 /* ---- addresses in messages ------------------------------------------------------------------- */
 
-void tcp_pack_address(uint8_t out[16], uint32_t *port, const struct sockaddr_storage *at)
+void ls_tcp_pack_address(uint8_t out[16], uint32_t *port, const struct sockaddr_storage *at)
 {
     const struct sockaddr_in *four = (const struct sockaddr_in *)(const void *)at;
     const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)(const void *)at;
@@ -128,7 +128,8 @@ void tcp_pack_address(uint8_t out[16], uint32_t *port, const struct sockaddr_sto
     memcpy(out + 12, &four->sin_addr, 4);
 }
 
-socklen_t tcp_unpack_address(struct sockaddr_storage *out, const uint8_t address[16], uint32_t port)
+socklen_t ls_tcp_unpack_address(struct sockaddr_storage *out, const uint8_t address[16],
+                                uint32_t port)
 {
     struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
     struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -141,7 +142,7 @@ socklen_t tcp_unpack_address(struct sockaddr_storage *out, const uint8_t address
     return is_four ? sizeof four : sizeof six;
 }
 
-const char *tcp_show_address(char out[80], const uint8_t address[16], uint32_t port)
+const char *ls_tcp_show_address(char out[80], const uint8_t address[16], uint32_t port)
 {
     char text[INET6_ADDRSTRLEN] = "?";
     struct in6_addr six;
@@ -157,21 +158,21 @@ const char *tcp_show_address(char out[80], const uint8_t address[16], uint32_t p
 
 /* j->first is the address of the first member, and j->where is that address as text. j->target
  * receives the text of the address that is called, for messages. */
-socklen_t tcp_address_of(joining *j, int origin, struct sockaddr_storage *at)
+socklen_t ls_tcp_address_of(joining *j, int origin, struct sockaddr_storage *at)
 {
     const entry *e = &j->entry[origin];
     char shown[80];
     if (origin > 0) {
         snprintf(j->target, sizeof j->target, "%s",
-                 tcp_show_address(shown, e->address[0], e->port));
-        return tcp_unpack_address(at, e->address[0], e->port);
+                 ls_tcp_show_address(shown, e->address[0], e->port));
+        return ls_tcp_unpack_address(at, e->address[0], e->port);
     }
     snprintf(j->target, sizeof j->target, "%s", j->where);
     *at = j->first;
     return j->first_bytes;
 }
 
-void tcp_take_name(char out[TCP_HOST], const char *from)
+void ls_tcp_take_name(char out[TCP_HOST], const char *from)
 {
     memset(out, 0, TCP_HOST);
     for (int i = 0; i < TCP_HOST - 1 && from[i]; i++)
@@ -180,25 +181,25 @@ void tcp_take_name(char out[TCP_HOST], const char *from)
         memcpy(out, "?", 2);
 }
 
-void tcp_set_entry(entry *e, int fd, const hello *h)
+void ls_tcp_set_entry(entry *e, int fd, const hello *h)
 {
     struct sockaddr_storage from = {0}, own;
     socklen_t bytes = sizeof from;
     uint32_t port;
     memset(e, 0, sizeof *e);
     e->port = h->port;
-    tcp_take_name(e->host, h->host);
+    ls_tcp_take_name(e->host, h->host);
     memcpy(e->address[0], h->address, 16);
     if (h->advertised || getpeername(fd, (struct sockaddr *)&from, &bytes))
         return;
-    tcp_pack_address(e->address[0], &port, &from);
-    tcp_unpack_address(&own, h->address, 0);
-    if (memcmp(e->address[0], h->address, 16) != 0 && !tcp_is_any((struct sockaddr *)&own) &&
-        !tcp_is_loopback((struct sockaddr *)&own))
+    ls_tcp_pack_address(e->address[0], &port, &from);
+    ls_tcp_unpack_address(&own, h->address, 0);
+    if (memcmp(e->address[0], h->address, 16) != 0 && !ls_tcp_is_any((struct sockaddr *)&own) &&
+        !ls_tcp_is_loopback((struct sockaddr *)&own))
         memcpy(e->address[1], h->address, 16);
 }
 
-void tcp_number_name(char host[TCP_HOST], int number)
+void ls_tcp_number_name(char host[TCP_HOST], int number)
 {
     const size_t length = strnlen(host, TCP_HOST - 8);
     snprintf(host + length, TCP_HOST - length, "#%d", number);

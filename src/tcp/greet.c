@@ -44,15 +44,16 @@
 /* Every host of a run lays out these structures alike: they have no gaps, and a change of a size
  * needs a new VERSION. */
 _Static_assert(sizeof(hello) == 88 + TCP_HOST, "a hello");
-_Static_assert(sizeof(tcp_answer) == 8 + NONCE + PROOF, "an answer");
-_Static_assert(sizeof(tcp_verdict) == 8 + TCP_HOST, "a verdict");
+_Static_assert(sizeof(ls_tcp_answer) == 8 + NONCE + PROOF, "an answer");
+_Static_assert(sizeof(ls_tcp_verdict) == 8 + TCP_HOST, "a verdict");
 _Static_assert(sizeof(entry) == 36 + TCP_HOST, "an entry");
-_Static_assert(sizeof(tcp_note) == 24 + TCP_NOTE, "a note");
-_Static_assert(sizeof(tcp_set) == LS_MEMBERS_MAX / 8, "a set");
-_Static_assert(sizeof(tcp_ballot) == 8 + 4 * sizeof(tcp_set), "a ballot");
-_Static_assert(sizeof(tcp_invitation) == sizeof(tcp_ballot) + 8, "an invitation");
-_Static_assert(sizeof(tcp_message) == 16 + sizeof(tcp_ballot) + 4 * sizeof(tcp_set), "a vote");
-_Static_assert(sizeof(tcp_head) == 8 + TCP_TAG, "a header");
+_Static_assert(sizeof(ls_tcp_note) == 24 + TCP_NOTE, "a note");
+_Static_assert(sizeof(ls_tcp_set) == LS_MEMBERS_MAX / 8, "a set");
+_Static_assert(sizeof(ls_tcp_ballot) == 8 + 4 * sizeof(ls_tcp_set), "a ballot");
+_Static_assert(sizeof(ls_tcp_invitation) == sizeof(ls_tcp_ballot) + 8, "an invitation");
+_Static_assert(sizeof(ls_tcp_message) == 16 + sizeof(ls_tcp_ballot) + 4 * sizeof(ls_tcp_set),
+               "a vote");
+_Static_assert(sizeof(ls_tcp_head) == 8 + TCP_TAG, "a header");
 
 /* The values from which the proofs and the keys of a connection are computed. */
 typedef struct claim {
@@ -69,19 +70,19 @@ static claim claim_of(const hello *h, const uint8_t nonce[NONCE])
 }
 
 /* Computes the proof of one end. `who`: the letter of that end. */
-static void compute_proof(uint8_t out[PROOF], const joining *j, tcp_letter who, const hello *h,
+static void compute_proof(uint8_t out[PROOF], const joining *j, ls_tcp_letter who, const hello *h,
                           const uint8_t nonce[NONCE])
 {
     const claim c = claim_of(h, nonce);
-    tcp_derive(out, j->place.secret, j->place.secret_bytes, (char)who, &c, sizeof c);
+    ls_tcp_derive(out, j->place.secret, j->place.secret_bytes, (char)who, &c, sizeof c);
 }
 
 /* Sets the keys of a connection. `calls`: this process is the caller. */
-static void set_keys(tcp_link *link, const joining *j, const hello *h, const uint8_t nonce[NONCE],
-                     bool calls)
+static void set_keys(ls_tcp_link *link, const joining *j, const hello *h,
+                     const uint8_t nonce[NONCE], bool calls)
 {
     const claim c = claim_of(h, nonce);
-    tcp_set_keys(link, j->place.secret, j->place.secret_bytes, &c, sizeof c, calls);
+    ls_tcp_set_keys(link, j->place.secret, j->place.secret_bytes, &c, sizeof c, calls);
 }
 
 /* ---- the listener ---------------------------------------------------------------------------- */
@@ -98,7 +99,7 @@ static void accept_connection(joining *j)
     const int fd = accept(j->listen_fd, NULL, NULL);
     if (fd < 0)
         return;
-    tcp_set_up(fd);
+    ls_tcp_set_up(fd);
     if (j->pending_count == PENDING_MAX) { /* closes the oldest pending connection */
         int oldest = 0;
         for (int i = 1; i < PENDING_MAX; i++)
@@ -114,12 +115,12 @@ static void accept_connection(joining *j)
  * answer. It calls again, and is answered when this process regroups too. */
 static bool answer_hello(joining *j, pending *g)
 {
-    tcp_answer a = {0};
+    ls_tcp_answer a = {0};
     ls_error unused;
     const hello *h = &g->said.hello;
-    if ((j->running && h->from != TCP_NOBODY) || tcp_draw(g->nonce, NONCE, &unused))
+    if ((j->running && h->from != TCP_NOBODY) || ls_tcp_draw(g->nonce, NONCE, &unused))
         return false;
-    a.opening = (tcp_opening){MAGIC, VERSION};
+    a.opening = (ls_tcp_opening){MAGIC, VERSION};
     memcpy(a.nonce, g->nonce, NONCE);
     compute_proof(a.proof, j, TCP_PROOF_LISTENER, h, g->nonce);
     return send(g->fd, &a, sizeof a, MSG_NOSIGNAL) ==
@@ -131,7 +132,7 @@ static bool answer_hello(joining *j, pending *g)
 static bool is_of_this_version(joining *j, const pending *g)
 {
     const hello *h = &g->said.hello;
-    const tcp_opening own = {MAGIC, VERSION};
+    const ls_tcp_opening own = {MAGIC, VERSION};
     const bool swapped = h->magic == __builtin_bswap32(MAGIC);
     char why[200];
     if (g->got < sizeof own || (h->magic == MAGIC && h->version == VERSION))
@@ -143,20 +144,20 @@ static bool is_of_this_version(joining *j, const pending *g)
     else
         snprintf(why, sizeof why, OTHER_VERSION, (unsigned)h->version >> 16,
                  (unsigned)h->version & 0xffff, VERSION >> 16, VERSION & 0xffff);
-    tcp_log_refused(j, g->fd, "?", why);
+    ls_tcp_log_refused(j, g->fd, "?", why);
     (void)send(g->fd, &own, sizeof own, MSG_NOSIGNAL);
     return false;
 }
 
-/* Returns the verdict (a tcp_verdict_kind) for a caller that knows the secret: whether the caller
- * may join the run. */
+/* Returns the verdict (a ls_tcp_verdict_kind) for a caller that knows the secret: whether the
+ * caller may join the run. */
 static uint32_t verdict_for(joining *j, const pending *g)
 {
     const hello *h = &g->said.hello;
     char why[160];
     if (h->from != TCP_NOBODY)
         return TCP_WELCOME;
-    if (tcp_may_wait(j, h))
+    if (ls_tcp_may_wait(j, h))
         return TCP_WAIT;
     if (j->complete || !j->is_first) {
         snprintf(why, sizeof why,
@@ -165,43 +166,43 @@ static uint32_t verdict_for(joining *j, const pending *g)
                  j->options.admits
                      ? "the newcomer's config does not say cluster.on_arrival \"admit\""
                      : "does not admit others (cluster.on_arrival)");
-        tcp_log_refused(j, g->fd, h->host, why);
+        ls_tcp_log_refused(j, g->fd, h->host, why);
         return TCP_BEGUN;
     }
     if (h->members == (uint32_t)j->place.members)
         return TCP_WELCOME;
     snprintf(why, sizeof why, "expects %u members where this one expects %d", (unsigned)h->members,
              j->place.members);
-    tcp_log_refused(j, g->fd, h->host, why);
+    ls_tcp_log_refused(j, g->fd, h->host, why);
     return TCP_MEMBERS;
 }
 
 /* Checks the proof of a caller, sets the keys of the connection and sends the verdict. Returns 1 if
  * the verdict is TCP_WELCOME or TCP_WAIT, or −1 if the connection must be closed. */
-static int finish_handshake(joining *j, pending *g, tcp_link *link)
+static int finish_handshake(joining *j, pending *g, ls_tcp_link *link)
 {
     uint8_t proof[PROOF];
     hello *h = &g->said.hello;
     h->host[TCP_HOST - 1] = '\0';
     compute_proof(proof, j, TCP_PROOF_CALLER, h, g->nonce);
     if (!ls_equal_secrets(proof, g->said.proof, PROOF)) {
-        tcp_log_refused(
+        ls_tcp_log_refused(
             j, g->fd, h->host,
             "has another secret (take the same file on all hosts, made by " TCP_MAKE_SECRET ")");
         return -1;
     }
     link->fd = g->fd;
     set_keys(link, j, h, g->nonce, false);
-    tcp_verdict v = {.kind = verdict_for(j, g), .members = (uint32_t)j->place.members};
+    ls_tcp_verdict v = {.kind = verdict_for(j, g), .members = (uint32_t)j->place.members};
     memcpy(v.host, j->host, sizeof v.host);
     const bool welcome = v.kind == TCP_WELCOME || v.kind == TCP_WAIT;
-    return tcp_send_now(link, &v, sizeof v) == 0 && welcome ? 1 : -1;
+    return ls_tcp_send_now(link, &v, sizeof v) == 0 && welcome ? 1 : -1;
 }
 
 /* Reads from a pending connection. Returns 1 if the handshake is complete with TCP_WELCOME or
  * TCP_WAIT, with the connection in *link; 0 if more data must arrive; −1 if the connection must be
  * closed. */
-static int read_pending(joining *j, pending *g, tcp_link *link)
+static int read_pending(joining *j, pending *g, ls_tcp_link *link)
 {
     const bool greeted = g->got >= sizeof(hello);
     const size_t whole = greeted ? sizeof g->said : sizeof(hello);
@@ -219,14 +220,14 @@ static int read_pending(joining *j, pending *g, tcp_link *link)
 /* Waits up to `wait_ns` for data, and then serves all pending connections. If there is a caller
  * whose handshake is complete with TCP_WELCOME or TCP_WAIT, returns true, and writes the connection
  * to *link and the caller's hello to *said. */
-static bool serve(joining *j, uint64_t wait_ns, tcp_link *link, hello *said)
+static bool serve(joining *j, uint64_t wait_ns, ls_tcp_link *link, hello *said)
 {
     struct pollfd watch[PENDING_MAX + 1];
     const uint64_t patience = j->running ? LATE_NS : TCP_TRY_NS;
     for (int i = 0; i < j->pending_count; i++)
         watch[i] = (struct pollfd){.fd = j->pending[i].fd, .events = POLLIN};
     watch[j->pending_count] = (struct pollfd){.fd = j->listen_fd, .events = POLLIN};
-    poll(watch, (nfds_t)j->pending_count + 1, wait_ns ? tcp_milliseconds(wait_ns) : 0);
+    poll(watch, (nfds_t)j->pending_count + 1, wait_ns ? ls_tcp_milliseconds(wait_ns) : 0);
     const bool calls = watch[j->pending_count].revents != 0;
     /* The loop runs backwards, because drop() moves the last entry to the index of the dropped
      * entry. */
@@ -249,55 +250,55 @@ static bool serve(joining *j, uint64_t wait_ns, tcp_link *link, hello *said)
 /* Handles a caller that is not a member and comes after the run has begun: lets the caller wait
  * here to be admitted, or closes its connection. Does nothing and returns false for any other
  * caller. */
-static bool take_newcomer(joining *j, const tcp_link *link, const hello *said)
+static bool take_newcomer(joining *j, const ls_tcp_link *link, const hello *said)
 {
     if (said->from != TCP_NOBODY || j->vote.members == 0)
         return false;
-    if (tcp_may_wait(j, said))
-        tcp_let_wait(j, link, said);
+    if (ls_tcp_may_wait(j, said))
+        ls_tcp_let_wait(j, link, said);
     else
         close(link->fd);
     return true;
 }
 
-bool tcp_await_caller(joining *j, uint64_t until_ns, tcp_link *link, hello *said)
+bool ls_tcp_await_caller(joining *j, uint64_t until_ns, ls_tcp_link *link, hello *said)
 {
     bool came = false;
     for (uint64_t now; !came && (now = ls_now_ns()) < until_ns;) {
-        came = serve(j, tcp_sooner(now + TCP_AGAIN_NS, until_ns) - now, link, said) &&
+        came = serve(j, ls_tcp_sooner(now + TCP_AGAIN_NS, until_ns) - now, link, said) &&
                !take_newcomer(j, link, said);
-        tcp_beat(j);
+        ls_tcp_beat(j);
     }
     if (!came)
         link->fd = -1;
     return came;
 }
 
-bool tcp_answer_late(joining *j)
+bool ls_tcp_answer_late(joining *j)
 {
     enum { AT_MOST = 64 }; /* most callers that one call serves; the next call serves the others */
     hello said;
-    tcp_link link;
+    ls_tcp_link link;
     int before = -1;
     for (int i = 0; i < AT_MOST && before != j->pending_count; i++) {
         before = j->pending_count;
         if (serve(j, 0, &link, &said) && !take_newcomer(j, &link, &said))
             close(link.fd);
     }
-    return tcp_serve_waiting(j) || j->pending_count > 0;
+    return ls_tcp_serve_waiting(j) || j->pending_count > 0;
 }
 
 /* ---- the caller ------------------------------------------------------------------------------ */
 
 /* One attempt has its own time limit, so that time is left for other addresses if no packet from
  * this address arrives. */
-uint64_t tcp_try_until(const joining *j)
+uint64_t ls_tcp_try_until(const joining *j)
 {
-    return tcp_sooner(ls_now_ns() + j->try_ns, j->until_ns);
+    return ls_tcp_sooner(ls_now_ns() + j->try_ns, j->until_ns);
 }
 
-/* Reports a failed handshake. The status is LS_EIO, which tells the code that called tcp_greet that
- * another attempt can succeed: the listener closes a connection if it has too many pending
+/* Reports a failed handshake. The status is LS_EIO, which tells the code that called ls_tcp_greet
+ * that another attempt can succeed: the listener closes a connection if it has too many pending
  * connections. */
 static int fail_greeting(const joining *j, int error, ls_error *err)
 {
@@ -310,7 +311,7 @@ static int fail_greeting(const joining *j, int error, ls_error *err)
 }
 
 /* Reports a listener with another version or another byte order, or another program. */
-static int fail_version(const joining *j, const tcp_opening *o, ls_error *err)
+static int fail_version(const joining *j, const ls_tcp_opening *o, ls_error *err)
 {
     if (o->magic == __builtin_bswap32(MAGIC))
         return ls_fail(err, LS_EUNSUPPORTED,
@@ -326,7 +327,7 @@ static int fail_version(const joining *j, const tcp_opening *o, ls_error *err)
 
 static int check_verdict(const joining *j, ls_error *err)
 {
-    const tcp_verdict *v = &j->verdict;
+    const ls_tcp_verdict *v = &j->verdict;
     switch (v->kind) {
     case TCP_WELCOME:
     case TCP_WAIT: return LS_OK;
@@ -358,15 +359,15 @@ static int read_part(int fd, void *data, size_t whole, size_t *got)
     return 0;
 }
 
-int tcp_begin_greeting(joining *j, tcp_greeting *g, int fd, const hello *h, ls_error *err)
+int ls_tcp_begin_greeting(joining *j, ls_tcp_greeting *g, int fd, const hello *h, ls_error *err)
 {
-    *g = (tcp_greeting){.hello = *h};
+    *g = (ls_tcp_greeting){.hello = *h};
     g->hello.magic = MAGIC;
     g->hello.version = VERSION;
     g->hello.admits = j->options.admits != 0;
     g->hello.run = j->run;
     memcpy(g->hello.host, j->host, sizeof g->hello.host);
-    int status = tcp_draw(g->hello.nonce, NONCE, err);
+    int status = ls_tcp_draw(g->hello.nonce, NONCE, err);
     if (status)
         return status;
     const ssize_t n = send(fd, &g->hello, sizeof g->hello, MSG_NOSIGNAL);
@@ -376,9 +377,9 @@ int tcp_begin_greeting(joining *j, tcp_greeting *g, int fd, const hello *h, ls_e
 }
 
 /* Receives the answer of a listener of the same version. */
-static int receive_answer(const joining *j, tcp_greeting *g, int fd, ls_error *err)
+static int receive_answer(const joining *j, ls_tcp_greeting *g, int fd, ls_error *err)
 {
-    tcp_answer *a = &g->answer;
+    ls_tcp_answer *a = &g->answer;
     const int error = read_part(fd, a, sizeof *a, &g->got);
     /* a listener of another version closes the connection after its opening */
     if (g->got >= sizeof a->opening && (a->opening.magic != MAGIC || a->opening.version != VERSION))
@@ -387,7 +388,7 @@ static int receive_answer(const joining *j, tcp_greeting *g, int fd, ls_error *e
 }
 
 /* Checks the listener's proof, sends the caller's proof, and sets the keys. */
-static int send_proof(const joining *j, tcp_greeting *g, tcp_link *link, ls_error *err)
+static int send_proof(const joining *j, ls_tcp_greeting *g, ls_tcp_link *link, ls_error *err)
 {
     uint8_t proof[PROOF];
     const hello *h = &g->hello;
@@ -400,7 +401,7 @@ static int send_proof(const joining *j, tcp_greeting *g, tcp_link *link, ls_erro
             err, LS_EUNSUPPORTED,
             "the program that answers at %s does not know this run's secret: is the secret "
             "the same file on every host (made by " TCP_MAKE_SECRET ")? If it is, %s",
-            j->target, tcp_changed);
+            j->target, ls_tcp_changed);
     if (n != (ssize_t)sizeof proof)
         return fail_greeting(j, n < 0 ? errno : EMSGSIZE, err);
     set_keys(link, j, h, g->answer.nonce, true);
@@ -410,25 +411,25 @@ static int send_proof(const joining *j, tcp_greeting *g, tcp_link *link, ls_erro
 }
 
 /* Receives the verdict. */
-static int receive_verdict(joining *j, tcp_greeting *g, tcp_link *link, ls_error *err)
+static int receive_verdict(joining *j, ls_tcp_greeting *g, ls_tcp_link *link, ls_error *err)
 {
     char name[TCP_HOST];
     const int error = read_part(link->fd, &g->verdict, sizeof g->verdict, &g->got);
     if (error == EAGAIN)
         return LS_EAGAIN;
-    j->verdict = (tcp_verdict){0};
+    j->verdict = (ls_tcp_verdict){0};
     if (error)
         return fail_greeting(j, error, err);
-    if (!tcp_is_sealed(&link->in, &g->verdict.said, sizeof g->verdict.said, g->verdict.tag))
-        return ls_fail(err, LS_ESYSTEM, "from the host at %s %s", j->target, tcp_changed);
+    if (!ls_tcp_is_sealed(&link->in, &g->verdict.said, sizeof g->verdict.said, g->verdict.tag))
+        return ls_fail(err, LS_ESYSTEM, "from the host at %s %s", j->target, ls_tcp_changed);
     j->verdict = g->verdict.said;
     j->verdict.host[TCP_HOST - 1] = '\0';
-    tcp_take_name(name, j->verdict.host);
+    ls_tcp_take_name(name, j->verdict.host);
     memcpy(j->verdict.host, name, sizeof name);
     return check_verdict(j, err);
 }
 
-int tcp_continue_greeting(joining *j, tcp_greeting *g, tcp_link *link, ls_error *err)
+int ls_tcp_continue_greeting(joining *j, ls_tcp_greeting *g, ls_tcp_link *link, ls_error *err)
 {
     int status = LS_OK;
     if (!g->proved)
@@ -438,41 +439,43 @@ int tcp_continue_greeting(joining *j, tcp_greeting *g, tcp_link *link, ls_error 
     return status ? status : receive_verdict(j, g, link, err);
 }
 
-int tcp_greet(joining *j, tcp_link *link, const hello *h, uint64_t until_ns, ls_error *err)
+int ls_tcp_greet(joining *j, ls_tcp_link *link, const hello *h, uint64_t until_ns, ls_error *err)
 {
-    tcp_greeting g;
-    int status = tcp_begin_greeting(j, &g, link->fd, h, err);
+    ls_tcp_greeting g;
+    int status = ls_tcp_begin_greeting(j, &g, link->fd, h, err);
     if (status == LS_OK)
-        status = tcp_continue_greeting(j, &g, link, err);
+        status = ls_tcp_continue_greeting(j, &g, link, err);
     while (status == LS_EAGAIN) {
         const uint64_t now = ls_now_ns();
-        const bool heard = tcp_ready(link->fd, POLLIN, tcp_sooner(now + TCP_AGAIN_NS, until_ns));
-        tcp_beat(j);
+        const bool heard =
+            ls_tcp_ready(link->fd, POLLIN, ls_tcp_sooner(now + TCP_AGAIN_NS, until_ns));
+        ls_tcp_beat(j);
         if (!heard && now >= until_ns)
             return fail_greeting(j, ETIMEDOUT, err);
-        status = tcp_continue_greeting(j, &g, link, err);
+        status = ls_tcp_continue_greeting(j, &g, link, err);
     }
     return status;
 }
 
 /* ---- notes ----------------------------------------------------------------------------------- */
 
-int tcp_receive_note(joining *j, tcp_link *link, tcp_note *note, uint64_t until_ns, ls_error *err)
+int ls_tcp_receive_note(joining *j, ls_tcp_link *link, ls_tcp_note *note, uint64_t until_ns,
+                        ls_error *err)
 {
     char why[LS_REASON];
-    while (!tcp_ready(link->fd, POLLIN, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, until_ns))) {
-        tcp_beat(j);
+    while (!ls_tcp_ready(link->fd, POLLIN, ls_tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, until_ns))) {
+        ls_tcp_beat(j);
         if (ls_now_ns() >= until_ns)
             return ls_fail(err, LS_ETIMEDOUT,
                            "host %s still waits for others: the time of --wait is over here",
                            j->verdict.host);
     }
     const int error =
-        tcp_receive(link, note, sizeof *note, tcp_sooner(ls_now_ns() + j->try_ns, until_ns));
+        ls_tcp_receive(link, note, sizeof *note, ls_tcp_sooner(ls_now_ns() + j->try_ns, until_ns));
     note->text[TCP_NOTE - 1] = '\0';
     if (error == EBADMSG)
         return ls_fail(err, LS_ESYSTEM, "from host %s, at %s, %s", j->verdict.host, j->where,
-                       tcp_changed);
+                       ls_tcp_changed);
     return error ? ls_fail(err, LS_EIO, "host %s, at %s, has closed its connection: %s",
                            j->verdict.host, j->where, ls_reason(why, error))
                  : LS_OK;

@@ -30,14 +30,14 @@ static int no_memory(ls_error *err)
 
 /* ---- addresses of the others ----------------------------------------------------------------- */
 
-void tcp_reach(joining *j, int origin, int *fd, int *error)
+void ls_tcp_reach(joining *j, int origin, int *fd, int *error)
 {
     struct sockaddr_storage at;
-    const socklen_t bytes = tcp_address_of(j, origin, &at);
-    tcp_dial(fd, error, (const struct sockaddr *)&at, bytes, tcp_try_until(j));
+    const socklen_t bytes = ls_tcp_address_of(j, origin, &at);
+    ls_tcp_dial(fd, error, (const struct sockaddr *)&at, bytes, ls_tcp_try_until(j));
 }
 
-/* Returns whether a second address of the member's listener is known (tcp_set_entry). */
+/* Returns whether a second address of the member's listener is known (ls_tcp_set_entry). */
 static bool has_another(const entry *e)
 {
     static const uint8_t none[16];
@@ -59,7 +59,8 @@ static int fail_reach(const joining *j, const entry *e, int error, ls_error *err
 {
     char why[LS_REASON], shown[80], also[100] = "";
     if (has_another(e))
-        snprintf(also, sizeof also, " nor at %s", tcp_show_address(shown, e->address[1], e->port));
+        snprintf(also, sizeof also, " nor at %s",
+                 ls_tcp_show_address(shown, e->address[1], e->port));
     /* LS_EIO: in a regrouping (j->how), an attempt that has timed out is repeated, because a lack
      * of CPU time in this thread can be the cause. */
     return ls_fail(err, j->how && error == ETIMEDOUT ? LS_EIO : LS_ESYSTEM,
@@ -72,8 +73,8 @@ static int fail_reach(const joining *j, const entry *e, int error, ls_error *err
 static int reach_member(joining *j, int origin, int *fd, ls_error *err)
 {
     int error = 0;
-    tcp_reach(j, origin, fd, &error);
-    tcp_beat(j);
+    ls_tcp_reach(j, origin, fd, &error);
+    ls_tcp_beat(j);
     return *fd >= 0 ? LS_OK : fail_reach(j, &j->entry[origin], error, err);
 }
 
@@ -84,10 +85,10 @@ static int reach_member(joining *j, int origin, int *fd, ls_error *err)
  * which happens when the listener has too many pending connections. */
 static int connect_to_member(joining *j, int member, int channel, ls_error *err)
 {
-    const int origin = tcp_set_nth(&j->vote.formed.set, member);
+    const int origin = ls_tcp_set_nth(&j->vote.formed.set, member);
     entry *e = &j->entry[origin];
     const bool both = origin > 0 && has_another(e);
-    tcp_link *link = &tcp_line_of(j->wire, member, channel)->link;
+    ls_tcp_link *link = &ls_tcp_line_of(j->wire, member, channel)->link;
     hello h = {.from = (uint32_t)j->wire->base.member,
                .to = (uint32_t)origin,
                .channel = (uint32_t)channel,
@@ -97,29 +98,29 @@ static int connect_to_member(joining *j, int member, int channel, ls_error *err)
         int status = reach_member(j, origin, &link->fd, err);
         if (status == LS_OK)
             /* in a regrouping the listener may be short of CPU time, or still connect itself */
-            status = tcp_greet(j, link, &h, j->how ? j->until_ns : tcp_try_until(j), err);
+            status = ls_tcp_greet(j, link, &h, j->how ? j->until_ns : ls_tcp_try_until(j), err);
         if (status == LS_OK)
             return LS_OK;
-        tcp_hang_up_link(link);
+        ls_tcp_hang_up_link(link);
         const bool again = both && tries % 2 == 0;
         if (!again && (status != LS_EIO || ls_now_ns() >= j->until_ns))
             return status;
         if (both)
             swap_addresses(e);
         if (!again)
-            tcp_pause(j);
+            ls_tcp_pause(j);
     }
 }
 
-/* Returns whether the connections to a member belong to the second round of tcp_connect_all. */
+/* Returns whether the connections to a member belong to the second round of ls_tcp_connect_all. */
 static bool is_turned(const joining *j, int member)
 {
-    return tcp_set_has(&j->turned, tcp_set_nth(&j->vote.formed.set, member));
+    return ls_tcp_set_has(&j->turned, ls_tcp_set_nth(&j->vote.formed.set, member));
 }
 
 static bool calls(const joining *j, int member)
 {
-    return tcp_calls(j, tcp_set_nth(&j->vote.formed.set, member));
+    return ls_tcp_calls(j, ls_tcp_set_nth(&j->vote.formed.set, member));
 }
 
 /* Makes the connections of one round that this member makes. At the start of the run the connection
@@ -134,7 +135,7 @@ static int make_connections(joining *j, bool turned, ls_error *err)
             continue;
         status = connect_to_member(j, member, i % LS_TRANSPORT_CHANNELS, err);
         if (status)
-            j->unreached = tcp_set_nth(&j->vote.formed.set, member);
+            j->unreached = ls_tcp_set_nth(&j->vote.formed.set, member);
     }
     return status;
 }
@@ -145,14 +146,15 @@ static int make_connections(joining *j, bool turned, ls_error *err)
  * - It belongs to another host group or to a vote.
  * - It is meant for another member.
  * - The channel already has a connection. */
-static void use_connection(joining *j, const tcp_link *link, const hello *h)
+static void use_connection(joining *j, const ls_tcp_link *link, const hello *h)
 {
     const uint32_t own = (uint32_t)j->wire->base.member, members = (uint32_t)j->wire->base.members;
-    tcp_line *line = h->from != own && h->from < members && !calls(j, (int)h->from) &&
-                             h->channel < LS_TRANSPORT_CHANNELS && h->to == (uint32_t)j->vote.own &&
-                             h->run == j->run && h->formed == j->vote.formed.number
-                         ? tcp_line_of(j->wire, (int)h->from, (int)h->channel)
-                         : NULL;
+    ls_tcp_line *line = h->from != own && h->from < members && !calls(j, (int)h->from) &&
+                                h->channel < LS_TRANSPORT_CHANNELS &&
+                                h->to == (uint32_t)j->vote.own && h->run == j->run &&
+                                h->formed == j->vote.formed.number
+                            ? ls_tcp_line_of(j->wire, (int)h->from, (int)h->channel)
+                            : NULL;
     if (!line || line->link.fd >= 0) {
         close(link->fd);
         return;
@@ -176,7 +178,7 @@ static int find_missing(const joining *j, bool turned)
 
 static int fail_await(joining *j, int member, ls_error *err)
 {
-    j->unreached = tcp_set_nth(&j->vote.formed.set, member);
+    j->unreached = ls_tcp_set_nth(&j->vote.formed.set, member);
     return ls_fail(err, LS_ETIMEDOUT,
                    "host %s does not reach host %s: does a firewall let it through? Or say "
                    "--advertise ADDRESS:PORT on %s",
@@ -187,9 +189,9 @@ static int fail_await(joining *j, int member, ls_error *err)
  * group for another vote. */
 static bool votes_again(const joining *j, const hello *h)
 {
-    const tcp_ballot *formed = &j->vote.formed;
+    const ls_tcp_ballot *formed = &j->vote.formed;
     return h->channel == TCP_ON_VOTE && h->run == j->run && h->formed == formed->number &&
-           h->from < (uint32_t)j->vote.members && tcp_set_has(&formed->set, (int)h->from);
+           h->from < (uint32_t)j->vote.members && ls_tcp_set_has(&formed->set, (int)h->from);
 }
 
 /* Called while this member waits for connections. Returns whether another member has left the host
@@ -202,9 +204,9 @@ static bool other_has_left(const joining *j)
         const int member = i / LS_TRANSPORT_CHANNELS, fd = j->wire->line[i].link.fd;
         const bool made = calls(j, member);
         if (member != own &&
-            (made
-                 ? fd >= 0 && tcp_is_closed(fd)
-                 : fd < 0 && tcp_has_left(j->regrouping, tcp_set_nth(&j->vote.formed.set, member))))
+            (made ? fd >= 0 && ls_tcp_is_closed(fd)
+                  : fd < 0 && ls_tcp_has_left(j->regrouping,
+                                              ls_tcp_set_nth(&j->vote.formed.set, member))))
             return true;
     }
     return false;
@@ -221,9 +223,9 @@ static int await_connections(joining *j, bool turned, ls_error *err)
     }
     while ((missing = find_missing(j, turned)) >= 0 && status == LS_OK) {
         hello h;
-        tcp_link link;
-        const bool came =
-            tcp_await_caller(j, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns), &link, &h);
+        ls_tcp_link link;
+        const bool came = ls_tcp_await_caller(
+            j, ls_tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns), &link, &h);
         const bool left = j->how && came && votes_again(j, &h);
         if (came)
             use_connection(j, &link, &h);
@@ -233,15 +235,15 @@ static int await_connections(joining *j, bool turned, ls_error *err)
             status = ls_fail(err, LS_EIO, "another host was lost while the hosts were connecting");
         /* a note of another member can say that the rendezvous has failed */
         if (status == LS_OK && !j->how)
-            status = tcp_check_notes(j, err);
+            status = ls_tcp_check_notes(j, err);
     }
     return status;
 }
 
-int tcp_connect_all(joining *j, ls_error *err)
+int ls_tcp_connect_all(joining *j, ls_error *err)
 {
     for (int m = 0; m < j->wire->base.members; m++)
-        memcpy(j->wire->host[m], j->entry[tcp_set_nth(&j->vote.formed.set, m)].host, TCP_HOST);
+        memcpy(j->wire->host[m], j->entry[ls_tcp_set_nth(&j->vote.formed.set, m)].host, TCP_HOST);
     int status = LS_OK;
     for (int turned = 0; turned < 2 && status == LS_OK; turned++) {
         status = make_connections(j, turned, err);
@@ -260,9 +262,9 @@ static int read_place(joining *j, ls_error *err)
     const ls_tcp_place *p = &j->place;
     int status = LS_OK;
     if (p->meet || !p->listen)
-        status = tcp_read_address(&j->meet, p->meet, false, err);
+        status = ls_tcp_read_address(&j->meet, p->meet, false, err);
     if (status == LS_OK && p->listen)
-        status = tcp_read_address(&j->listen, p->listen, true, err);
+        status = ls_tcp_read_address(&j->listen, p->listen, true, err);
     if (status)
         return status;
     if (!p->meet && strtol(j->listen.port, NULL, 10) == 0)
@@ -282,7 +284,7 @@ static int read_place(joining *j, ls_error *err)
                        p->secret_bytes, LS_TCP_SECRET_LEAST);
     snprintf(j->where, sizeof j->where, "%s", p->meet ? p->meet : p->listen);
     j->advertises = p->advertise != NULL;
-    return p->advertise ? tcp_read_advertised(&j->advertise, p->advertise, err) : LS_OK;
+    return p->advertise ? ls_tcp_read_advertised(&j->advertise, p->advertise, err) : LS_OK;
 }
 
 /* Warns of a secret that can be guessed: whoever connects gets a proof (greet.c), by which guesses
@@ -298,10 +300,10 @@ static void check_strength(const joining *j)
         if ((secret[i] < ' ' && secret[i] != '\t') || secret[i] > '~')
             return;
     if (bytes < LEAST)
-        tcp_log(j, LS_LOG_WARNING,
-                "the secret is a text of %zu characters: who can connect can test guesses of it "
-                "as fast as a computer can; make a random one: " TCP_MAKE_SECRET,
-                bytes);
+        ls_tcp_log(j, LS_LOG_WARNING,
+                   "the secret is a text of %zu characters: who can connect can test guesses of it "
+                   "as fast as a computer can; make a random one: " TCP_MAKE_SECRET,
+                   bytes);
 }
 
 /* Copies the secret, because a regrouping needs the secret later. The function `open` of the
@@ -321,21 +323,21 @@ static int keep_secret(joining *j, ls_error *err)
 static int be_admitted(joining *j, ls_error *err)
 {
     ls_error why = {0};
-    int status = tcp_await_admission(j, &why);
+    int status = ls_tcp_await_admission(j, &why);
     while (status == LS_EIO && ls_now_ns() < j->until_ns) {
-        tcp_log_waiting(j, true, "%.250s; calling again", why.text);
-        tcp_pause(j);
-        status = tcp_call_first(j, &why);
+        ls_tcp_log_waiting(j, true, "%.250s; calling again", why.text);
+        ls_tcp_pause(j);
+        status = ls_tcp_call_first(j, &why);
         if (status == LS_OK && j->verdict.kind != TCP_WAIT)
             status = ls_fail(&why, LS_EUNSUPPORTED,
                              "another run has begun at %s while this host waited", j->where);
         if (status == LS_OK)
-            status = tcp_await_admission(j, &why);
+            status = ls_tcp_await_admission(j, &why);
     }
     /* the time is over while this process calls again: the reason is the failed admission */
     if ((status == LS_EIO || status == LS_ETIMEDOUT) && j->give_up_ns &&
         ls_now_ns() >= j->give_up_ns)
-        status = tcp_fail_admission(j, &why);
+        status = ls_tcp_fail_admission(j, &why);
     if (status && err)
         *err = why;
     return status;
@@ -352,23 +354,23 @@ static int run_rendezvous(joining *j, ls_error *err)
         return no_memory(err);
     for (size_t i = 0; i < members; i++)
         j->caller[i].fd = -1;
-    int status = tcp_meet(j, err);
+    int status = ls_tcp_meet(j, err);
     if (status == LS_OK && j->verdict.kind == TCP_WAIT)
         return be_admitted(j, err);
     if (status == LS_OK)
-        status = tcp_vote_init(&j->vote, j->wire->base.member, j->place.members, err);
+        status = ls_tcp_vote_init(&j->vote, j->wire->base.member, j->place.members, err);
     if (status)
         return status;
-    status = tcp_agree_to_go(j, tcp_connect_all(j, err), err);
+    status = ls_tcp_agree_to_go(j, ls_tcp_connect_all(j, err), err);
     if (status == LS_OK)
-        tcp_expand_keys(j->wire);
+        ls_tcp_expand_keys(j->wire);
     return status;
 }
 
-void tcp_hang_up(joining *j)
+void ls_tcp_hang_up(joining *j)
 {
     for (int i = 0; j->caller && i < j->place.members; i++)
-        tcp_hang_up_link(&j->caller[i]);
+        ls_tcp_hang_up_link(&j->caller[i]);
     while (j->pending_count > 0)
         close(j->pending[--j->pending_count].fd);
     while (j->earlies > 0)
@@ -377,11 +379,11 @@ void tcp_hang_up(joining *j)
     j->caller = NULL;
 }
 
-void tcp_free_rendezvous(joining *j)
+void ls_tcp_free_rendezvous(joining *j)
 {
     if (!j)
         return;
-    tcp_hang_up(j);
+    ls_tcp_hang_up(j);
     for (int i = 0; i < j->waiting_count; i++)
         close(j->waiting[i].link.fd);
     if (j->listen_fd >= 0)
@@ -390,7 +392,7 @@ void tcp_free_rendezvous(joining *j)
         freeaddrinfo(j->found);
     ls_free(NULL, j->secret);
     ls_free(NULL, j->entry);
-    tcp_vote_fini(&j->vote);
+    ls_tcp_vote_fini(&j->vote);
     ls_free(NULL, j);
 }
 
@@ -399,13 +401,14 @@ static void name_this_host(joining *j)
     char name[TCP_HOST] = "";
     if (gethostname(name, sizeof name - 1) != 0 || !name[0])
         snprintf(name, sizeof name, "this");
-    tcp_take_name(j->host, name);
+    ls_tcp_take_name(j->host, name);
 }
 
 /* The first member keeps its listener open during the run. Then no other program gets the port, and
  * callers are told that the run has begun. With the option `regroups`, all members keep their
  * listeners open. */
-int tcp_join(tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *options, ls_error *err)
+int ls_tcp_join(ls_tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *options,
+                ls_error *err)
 {
     joining *j = ls_alloc(NULL, sizeof *j);
     if (!j)
@@ -424,15 +427,15 @@ int tcp_join(tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *opti
     if (status == LS_OK)
         check_strength(j);
     if (status == LS_OK)
-        status = tcp_make_lines(w, place->members, err);
+        status = ls_tcp_make_lines(w, place->members, err);
     const bool alone = place->members == 1 && !options->admits;
     if (status == LS_OK && !alone)
         status = run_rendezvous(j, err);
     if (status || alone || (!j->is_first && !options->regroups)) {
-        tcp_free_rendezvous(j);
+        ls_tcp_free_rendezvous(j);
         return status;
     }
-    tcp_hang_up(j);
+    ls_tcp_hang_up(j);
     j->running = true;
     w->rendezvous = j;
     return LS_OK;

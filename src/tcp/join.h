@@ -2,8 +2,8 @@
 /* The transport over TCP: internals of ls_transport_tcp (<lockstep/sys/transport.h>).
  *
  * The transport has several *channels*, independent sequences of messages. Every two members have
- * one connection for each channel (tcp_line). Data that wait on one channel therefore do not block
- * another channel.
+ * one connection for each channel (ls_tcp_line). Data that wait on one channel therefore do not
+ * block another channel.
  *
  * At the start the members find each other in a *rendezvous* (its state is the struct `joining`).
  * One member, the *first member*, listens at an address that all members know. The other members
@@ -40,103 +40,105 @@
 #include <sys/uio.h>
 
 /* A first-in, first-out queue of transfers, which grows as needed. */
-typedef struct tcp_queue {
+typedef struct ls_tcp_queue {
     ls_transfer **item; /* [room] a ring, of which `count` entries from index `first` on are used */
     unsigned first, count, room; /* room: capacity, a power of two */
-} tcp_queue;
+} ls_tcp_queue;
 
 /* Header of a transfer, a sealed message (seal.h). */
-typedef struct tcp_head {
+typedef struct ls_tcp_head {
     uint64_t bytes; /* length of the data in bytes, in native byte order */
     uint8_t tag[TCP_TAG];
-} tcp_head;
+} ls_tcp_head;
 
 /* One direction of a connection. */
-typedef struct tcp_flow {
-    tcp_queue queue; /* transfers that have not been completed */
+typedef struct ls_tcp_flow {
+    ls_tcp_queue queue; /* transfers that have not been completed */
     /* number of bytes of the first transfer that have been moved, its header and its tag
      * included */
     size_t done;
-    size_t covered; /* number of bytes of its data that `mac` covers */
-    bool begun;     /* sending: the first transfer has its numbers, even if no byte was sent */
-    bool sealed;    /* sending: `tag` is complete */
-    tcp_head head;  /* its header */
+    size_t covered;   /* number of bytes of its data that `mac` covers */
+    bool begun;       /* sending: the first transfer has its numbers, even if no byte was sent */
+    bool sealed;      /* sending: `tag` is complete */
+    ls_tcp_head head; /* its header */
     uint8_t tag[TCP_TAG]; /* tag of its data */
-    ls_mac mac;           /* has the expanded key of this direction (tcp_expand_keys) */
-} tcp_flow;
+    ls_mac mac;           /* has the expanded key of this direction (ls_tcp_expand_keys) */
+} ls_tcp_flow;
 
 /* The connection to another member for one channel. */
-typedef struct tcp_line {
-    tcp_link link; /* link.fd −1: not connected, or this member itself */
-    bool broken;   /* the connection has failed, and is not used any more */
+typedef struct ls_tcp_line {
+    ls_tcp_link link; /* link.fd −1: not connected, or this member itself */
+    bool broken;      /* the connection has failed, and is not used any more */
     /* A received message was changed on the way, and nothing more is received. This member can
      * still send, for example the reason why it leaves. */
     bool deaf;
-    tcp_flow out, in;
-} tcp_line;
+    ls_tcp_flow out, in;
+} ls_tcp_line;
 
 struct joining;
 typedef struct regrouping regrouping; /* regroup.h */
 
 enum { TCP_HOST = 64 }; /* bytes of a host's name, the zero included */
 
-typedef struct tcp_wire {
+typedef struct ls_tcp_wire {
     ls_wire base;
     char (*host)[TCP_HOST]; /* [members]: names of the members' hosts, for messages */
     ls_arrival *place;      /* the array of base.place; NULL: this process was not admitted later */
     struct joining *rendezvous;  /* listener and addresses, for a regrouping; NULL: none */
-    tcp_line *line;              /* [members][LS_TRANSPORT_CHANNELS] all connections */
+    ls_tcp_line *line;           /* [members][LS_TRANSPORT_CHANNELS] all connections */
     struct pollfd *watch;        /* [members · LS_TRANSPORT_CHANNELS] argument of ppoll */
-    uint64_t listener_ns;        /* time at which tcp_poll next serves the listener */
+    uint64_t listener_ns;        /* time at which ls_tcp_poll next serves the listener */
     ls_transfer **ended;         /* output array of the current poll() */
     int ended_count, ended_most; /* entries of `ended`: number used; capacity */
-    ls_error broken; /* error of the first connection that broke, until tcp_poll has returned it */
-} tcp_wire;
+    ls_error
+        broken; /* error of the first connection that broke, until ls_tcp_poll has returned it */
+} ls_tcp_wire;
 
-static inline tcp_line *tcp_line_of(const tcp_wire *w, int member, int channel)
+static inline ls_tcp_line *ls_tcp_line_of(const ls_tcp_wire *w, int member, int channel)
 {
     return &w->line[member * LS_TRANSPORT_CHANNELS + channel];
 }
 
 /* Allocates unconnected connections for `members` members. Errors: LS_ENOMEM. */
-int tcp_make_lines(tcp_wire *w, int members, ls_error *err);
+int ls_tcp_make_lines(ls_tcp_wire *w, int members, ls_error *err);
 
 /* Expands the keys of all connections, for transfers. Called when all members are connected. */
-void tcp_expand_keys(tcp_wire *w);
+void ls_tcp_expand_keys(ls_tcp_wire *w);
 
 /* Closes all connections and frees the arrays of the transport, but not w->rendezvous. */
-void tcp_free_lines(tcp_wire *w);
-/* Calls tcp_free_lines and frees the structure `w`. Does not free w->rendezvous. */
-void tcp_free(tcp_wire *w);
+void ls_tcp_free_lines(ls_tcp_wire *w);
+/* Calls ls_tcp_free_lines and frees the structure `w`. Does not free w->rendezvous. */
+void ls_tcp_free(ls_tcp_wire *w);
 
 /* The function `post` of the transport (ls_transport.post). */
-int tcp_post(ls_wire *base, ls_transfer *t, ls_error *err);
+int ls_tcp_post(ls_wire *base, ls_transfer *t, ls_error *err);
 /* The function `poll` of the transport (ls_transport.poll). It also serves the listener. */
-int tcp_poll(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns, ls_error *err);
+int ls_tcp_poll(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns, ls_error *err);
 
 /* Shuts down the sending side of every connection, and waits until the other members have done the
  * same, two seconds at most. */
-void tcp_drain(tcp_wire *w);
+void ls_tcp_drain(ls_tcp_wire *w);
 
 /* Runs the rendezvous: meets the other members and connects to all of them. Sets the transport's
  * member numbers and connections. Calls on their sockets never block. With options->regroups the
  * listener stays open, so that surviving members can regroup later. Errors: those of the function
- * `open` of ls_transport_tcp. After an error, the code that called tcp_join frees `w` with
- * tcp_free. */
-int tcp_join(tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *options, ls_error *err);
+ * `open` of ls_transport_tcp. After an error, the code that called ls_tcp_join frees `w` with
+ * ls_tcp_free. */
+int ls_tcp_join(ls_tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *options,
+                ls_error *err);
 /* Closes the listener and all pending connections, and frees the rendezvous. NULL is allowed. */
-void tcp_free_rendezvous(struct joining *j);
+void ls_tcp_free_rendezvous(struct joining *j);
 
 /* Serves the listener of a run that has begun. A process outside the run is told that the run has
  * begun, or waits here if the run admits processes. A handshake has a second. A connection from a
  * member of this run is closed at once: that member is regrouping already, and calls again until
- * this member regroups too (tcp_regroup). Does not wait. Returns whether a handshake is in
+ * this member regroups too (ls_tcp_regroup). Does not wait. Returns whether a handshake is in
  * progress. */
-bool tcp_answer_late(struct joining *j);
+bool ls_tcp_answer_late(struct joining *j);
 
 /* Implements the function `regroup` of the transport (ls_transport.regroup), except that the caller
- * of tcp_regroup sets base.type of the new transport, *out. */
-int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *err);
+ * of ls_tcp_regroup sets base.type of the new transport, *out. */
+int ls_tcp_regroup(ls_tcp_wire **out, ls_tcp_wire *old, const ls_regroup *how, ls_error *err);
 
 /* ---- the rendezvous -------------------------------------------------------------------------- */
 
@@ -168,52 +170,53 @@ typedef struct hello {
     uint32_t members;    /* number of members in the caller's options */
     uint32_t admits;     /* 1: the caller may be admitted to a run that has begun */
     uint32_t unused;
-    uint64_t run;    /* random number of the run, drawn by the first member */
-    uint64_t formed; /* number of the newest host group (tcp_ballot) that the caller has formed */
+    uint64_t run; /* random number of the run, drawn by the first member */
+    uint64_t
+        formed; /* number of the newest host group (ls_tcp_ballot) that the caller has formed */
     uint8_t address[16]; /* address of the caller's listener, as the caller knows it */
     char host[TCP_HOST]; /* name of the caller's host */
     uint8_t nonce[NONCE];
 } hello;
 
 /* The listener's last message in a handshake, sent to a caller that knows the secret. */
-typedef enum tcp_verdict_kind {
+typedef enum ls_tcp_verdict_kind {
     TCP_WELCOME = 'w', /* the connection is accepted */
     TCP_MEMBERS = 'm', /* refused: the caller expects another number of members */
     TCP_BEGUN = 'b',   /* refused: the run has begun */
     /* the run has begun and admits processes: the caller sends its fingerprint and waits */
     TCP_WAIT = 'a'
-} tcp_verdict_kind;
+} ls_tcp_verdict_kind;
 
-typedef struct tcp_verdict {
+typedef struct ls_tcp_verdict {
     uint32_t kind, members; /* number of members that the listener expects */
     char host[TCP_HOST];    /* name of the listener's host */
-} tcp_verdict;
+} ls_tcp_verdict;
 
 /* First bytes of every hello and every answer, in all versions. */
-typedef struct tcp_opening {
+typedef struct ls_tcp_opening {
     uint32_t magic, version;
-} tcp_opening;
+} ls_tcp_opening;
 
 /* The listener's answer to a hello. */
-typedef struct tcp_answer {
-    tcp_opening opening;
+typedef struct ls_tcp_answer {
+    ls_tcp_opening opening;
     uint8_t nonce[NONCE], proof[PROOF];
-} tcp_answer;
+} ls_tcp_answer;
 
 /* A handshake of this process as the caller, in progress. */
-typedef struct tcp_greeting {
+typedef struct ls_tcp_greeting {
     hello hello;
-    tcp_answer answer;
+    ls_tcp_answer answer;
     struct {
-        tcp_verdict said;
+        ls_tcp_verdict said;
         uint8_t tag[TCP_TAG];
     } verdict;
     bool proved; /* the answer was received, and this process has sent its proof */
     size_t got;  /* number of bytes received of the answer; if `proved`, of the verdict */
-} tcp_greeting;
+} ls_tcp_greeting;
 
 /* Addresses of one member's listener. IPv4 addresses are mapped to IPv6. There can be two of them
- * (tcp_set_entry says why); if there is one, the second is zero. */
+ * (ls_tcp_set_entry says why); if there is one, the second is zero. */
 typedef struct entry {
     uint8_t address[2][16];
     uint32_t port;
@@ -224,7 +227,7 @@ typedef struct entry {
  * after the verdict and before the first transfer of data. A newcomer sends TCP_ARRIVAL with its
  * fingerprint (<lockstep/sys/transport.h>) to the member at which it waits. That member sends the
  * newcomer TCP_COMING while it waits, and TCP_ADMITTED or TCP_FAILED at the end. */
-typedef enum tcp_note_kind {
+typedef enum ls_tcp_note_kind {
     /* to a member that waits: number and names of the members that have come; to a newcomer: the
      * text says what the newcomer waits for */
     TCP_COMING,
@@ -233,11 +236,11 @@ typedef enum tcp_note_kind {
     TCP_GO,        /* from the first member: all members are connected to all others */
     TCP_FAILED,    /* the rendezvous has failed, or the newcomer is refused; the text says why */
     TCP_ARRIVAL,   /* from a newcomer: `text` is its fingerprint, of `member` bytes */
-    TCP_ADMITTED   /* to a newcomer: a tcp_invitation and the entries of all members follow */
-} tcp_note_kind;
+    TCP_ADMITTED   /* to a newcomer: a ls_tcp_invitation and the entries of all members follow */
+} ls_tcp_note_kind;
 
-typedef struct tcp_note {
-    uint32_t kind;    /* a tcp_note_kind */
+typedef struct ls_tcp_note {
+    uint32_t kind;    /* a ls_tcp_note_kind */
     uint32_t members; /* number of members of the run */
     /* COMPLETE, ADMITTED: number of the receiver; COMING: number of members that have come;
      * ARRIVAL: number of bytes of `text`; FAILED, after COMPLETE: number of the member that has
@@ -246,39 +249,39 @@ typedef struct tcp_note {
     uint32_t unused;
     uint64_t run; /* hello.run */
     char text[TCP_NOTE];
-} tcp_note;
+} ls_tcp_note;
 
 /* Data that a newcomer needs to take part in the vote on its admission. */
-typedef struct tcp_invitation {
-    tcp_ballot formed; /* the host group that the next one is to follow */
-    uint64_t grace_ns; /* grace time of the vote (regroup.c) */
-} tcp_invitation;
+typedef struct ls_tcp_invitation {
+    ls_tcp_ballot formed; /* the host group that the next one is to follow */
+    uint64_t grace_ns;    /* grace time of the vote (regroup.c) */
+} ls_tcp_invitation;
 
 /* A newcomer that waits at this member to be admitted. */
-typedef struct tcp_waiting {
-    tcp_link link;
+typedef struct ls_tcp_waiting {
+    ls_tcp_link link;
     entry at; /* address of the newcomer's listener, and name of its host */
     /* the newcomer's note TCP_ARRIVAL and its tag, as far as they have arrived */
     struct {
-        tcp_note note;
+        ls_tcp_note note;
         uint8_t tag[TCP_TAG];
     } said;
     size_t got;        /* number of bytes of `said` received */
     bool fit;          /* the newcomer's fingerprint has arrived and equals the run's fingerprint */
     uint64_t since_ns; /* time at which the newcomer came (ls_now_ns) */
     uint64_t told_ns;  /* time of the last note to the newcomer (ls_now_ns) */
-} tcp_waiting;
+} ls_tcp_waiting;
 
 enum { TCP_WAITING_MAX = 16 /* most newcomers that wait at one member */ };
 
 /* A newcomer whose admission has failed (admit.c). Every member keeps a list of them. */
-typedef struct tcp_failed {
+typedef struct ls_tcp_failed {
     entry at;      /* its name and addresses; the port counts for nothing, a restart changes it */
     int tries;     /* number of failed admissions; 0: this entry is unused */
     uint64_t next; /* round (ls_transport.arrivals) from which on it is tried again */
     bool given_up; /* it is refused, and has not been told yet */
     char why[TCP_NOTE - 100]; /* the reason of the last failure */
-} tcp_failed;
+} ls_tcp_failed;
 
 /* A pending connection: its other end has not yet proved that it knows the secret. */
 typedef struct pending {
@@ -293,26 +296,26 @@ typedef struct pending {
 } pending;
 
 /* "HOST:PORT" split into its parts. */
-typedef struct tcp_address {
+typedef struct ls_tcp_address {
     char host[MEET]; /* "": not given */
     char port[8];
-} tcp_address;
+} ls_tcp_address;
 
 /* The state of the rendezvous. It is kept during the run, for late callers and regroupings. */
 typedef struct joining {
-    tcp_wire *wire;
+    ls_tcp_wire *wire;
     /* The options of this transport. place.secret points to a copy. place.meet, place.listen and
      * place.advertise are NULL once they have been parsed into the fields below. */
     ls_tcp_place place;
     ls_wire_options options;
     void *secret;                      /* the copy of the secret */
-    tcp_address meet, listen;          /* "": not given */
+    ls_tcp_address meet, listen;       /* "": not given */
     struct sockaddr_storage advertise; /* the address that the user gave (--advertise) */
     bool advertises;                   /* the user gave an address */
     char host[TCP_HOST];               /* name of this host */
     char where[MEET + 16];  /* address of the rendezvous, for messages: "10.0.0.1:7070" */
     char target[MEET + 16]; /* address that is being called, for messages */
-    tcp_verdict verdict;    /* verdict of the last listener that answered */
+    ls_tcp_verdict verdict; /* verdict of the last listener that answered */
     /* time limit (ls_now_ns) of the rendezvous, of a regrouping or of a newcomer's wait */
     uint64_t until_ns;
     uint64_t try_ns;        /* time limit of one connection attempt */
@@ -324,7 +327,7 @@ typedef struct joining {
      * The value REPORTED (meet.c) of fd means that the member has sent TCP_CONNECTED. Members other
      * than the first use caller[0] alone: there REPORTED means that the first member has sent
      * TCP_GO. */
-    tcp_link *caller;
+    ls_tcp_link *caller;
     entry *entry;                  /* [members] by origin: addresses of the listeners */
     struct sockaddr_storage first; /* address at which the first member has answered */
     socklen_t first_bytes;
@@ -334,30 +337,30 @@ typedef struct joining {
     bool running;            /* the transport is open, and no regrouping is in progress */
     int complaints;          /* number of logged warnings about refused callers */
     char refused[320];       /* the last of these warnings */
-    char told[TCP_NOTE + 8]; /* last line of tcp_log_waiting */
+    char told[TCP_NOTE + 8]; /* last line of ls_tcp_log_waiting */
     uint64_t told_ns;        /* time at which that line was logged; 0: never */
     /* State for regrouping after members have been lost. */
     uint64_t run; /* random number of the run (hello.run) */
-    tcp_vote vote;
+    ls_tcp_vote vote;
     const ls_regroup *how; /* arguments of the regrouping in progress; NULL: at the start */
     /* [vote.members] connections over which this member votes, by origin; fd −1: none. NULL: no
      * vote is in progress */
-    tcp_link *voting;
+    ls_tcp_link *voting;
     regrouping *regrouping; /* the regrouping in progress; NULL: none */
     uint64_t formed_ns;     /* time at which this member formed its host group; 0: at the start */
     /* origins of members between which and this member the direction of connections is turned
-     * (tcp_calls) */
-    tcp_set turned;
+     * (ls_tcp_calls) */
+    ls_tcp_set turned;
     int unreached; /* origin of the member that was not reached when connecting failed; −1: none */
     /* connections for data in a host group that other members have formed, while this member does
      * not know yet that it is formed */
     struct {
-        tcp_link link;
+        ls_tcp_link link;
         hello said;
     } early[PENDING_MAX];
     int earlies; /* number of entries of `early` used */
     /* Newcomers that wait at this member to be admitted. */
-    tcp_waiting waiting[TCP_WAITING_MAX];
+    ls_tcp_waiting waiting[TCP_WAITING_MAX];
     int waiting_count; /* number of entries of `waiting` used */
     /* The newcomer of the last admission, whose result is not known yet, and the newcomers whose
      * admissions have failed. */
@@ -366,7 +369,7 @@ typedef struct joining {
         int number; /* its origin; 0: there is none */
         char why[TCP_NOTE - 100];
     } trial;
-    tcp_failed failed[TCP_WAITING_MAX];
+    ls_tcp_failed failed[TCP_WAITING_MAX];
     /* On a newcomer: time at which it gives up, set when its first admission has failed; 0: none
      * has failed. `failure`: the reason of the last failure. */
     uint64_t give_up_ns;
@@ -378,13 +381,13 @@ typedef struct joining {
 /* Time limit of one connection attempt, except in a regrouping. */
 #define TCP_TRY_NS UINT64_C(5000000000)
 
-static inline uint64_t tcp_sooner(uint64_t a, uint64_t b)
+static inline uint64_t ls_tcp_sooner(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
 /* Returns milliseconds for poll(), rounded up, at most INT_MAX. */
-static inline int tcp_milliseconds(uint64_t ns)
+static inline int ls_tcp_milliseconds(uint64_t ns)
 {
     const uint64_t whole = ns / 1000000u, most = INT_MAX - 1;
     return (int)(whole < most ? whole : most) + 1;
@@ -392,77 +395,78 @@ static inline int tcp_milliseconds(uint64_t ns)
 
 /* Waits until the descriptor is ready, and then returns true. Returns false if it is not ready at
  * the time `until_ns`. With `fd` −1 it sleeps until `until_ns`. */
-bool tcp_ready(int fd, short events, uint64_t until_ns);
+bool ls_tcp_ready(int fd, short events, uint64_t until_ns);
 
 /* Returns the time at which a connection attempt or handshake that begins now has to end. */
-uint64_t tcp_try_until(const joining *j);
+uint64_t ls_tcp_try_until(const joining *j);
 
 /* Returns whether the connection has ended: the other end has closed the connection or the
  * connection has failed, and all received data have been read. */
-bool tcp_is_closed(int fd);
+bool ls_tcp_is_closed(int fd);
 
 /* Sends (`out` true) or receives all bytes. Returns 0 or an errno: ETIMEDOUT if the time `until_ns`
  * comes first, ECONNRESET if the other end has closed the connection. */
-int tcp_move_all(int fd, void *data, size_t bytes, bool out, uint64_t until_ns);
+int ls_tcp_move_all(int fd, void *data, size_t bytes, bool out, uint64_t until_ns);
 
-/* Sends or receives all bytes of the two parts, as tcp_move_all does. Changes `part`. */
-int tcp_move_parts(int fd, struct iovec part[2], bool out, uint64_t until_ns);
+/* Sends or receives all bytes of the two parts, as ls_tcp_move_all does. Changes `part`. */
+int ls_tcp_move_parts(int fd, struct iovec part[2], bool out, uint64_t until_ns);
 
 /* Sets up a socket, so that it does not block, is closed on exec and sends without delay. */
-void tcp_set_up(int fd);
+void ls_tcp_set_up(int fd);
 
 /* Fills `out` with random bytes. Errors: LS_ESYSTEM. */
-int tcp_draw(void *out, size_t bytes, ls_error *err);
+int ls_tcp_draw(void *out, size_t bytes, ls_error *err);
 
 /* Opens j->listen_fd, a listening socket at the address. `both_families`: an IPv6 socket also
  * accepts IPv4. Returns 0 or an errno. */
-int tcp_listen(joining *j, const struct sockaddr *at, socklen_t bytes, bool both_families);
+int ls_tcp_listen(joining *j, const struct sockaddr *at, socklen_t bytes, bool both_families);
 
 /* Connects to an address. Sets *fd to the connection, or to −1 with *error set to an errno. */
-void tcp_dial(int *fd, int *error, const struct sockaddr *at, socklen_t bytes, uint64_t until_ns);
+void ls_tcp_dial(int *fd, int *error, const struct sockaddr *at, socklen_t bytes,
+                 uint64_t until_ns);
 
 /* Begins to connect to an address. Sets *fd to the socket, with *error 0 or EINPROGRESS, or sets
  * *fd to −1 with *error another errno. Does not wait. */
-void tcp_begin_dial(int *fd, int *error, const struct sockaddr *at, socklen_t bytes);
+void ls_tcp_begin_dial(int *fd, int *error, const struct sockaddr *at, socklen_t bytes);
 /* Returns the result of a connection attempt: 0, or an errno. EINPROGRESS: there is no result until
  * `until_ns`. */
-int tcp_dialled(int fd, uint64_t until_ns);
+int ls_tcp_dialled(int fd, uint64_t until_ns);
 
 /* Sleeps for TCP_AGAIN_NS, or until j->until_ns if that is earlier. */
-void tcp_pause(const joining *j);
+void ls_tcp_pause(const joining *j);
 
 /* Serves the listener until a caller has completed the handshake with the verdict TCP_WELCOME. Then
  * returns true, and writes the connection to *link and the caller's hello to *said. Returns false
  * with link->fd −1 if there is no such caller until `until_ns`. Newcomers are added to j->waiting
  * meanwhile. */
-bool tcp_await_caller(joining *j, uint64_t until_ns, tcp_link *link, hello *said);
+bool ls_tcp_await_caller(joining *j, uint64_t until_ns, ls_tcp_link *link, hello *said);
 
 /* Connects to the member whose origin is `origin`, at address[0] of its entry. Sets *fd to the
  * connection, or to −1 with *error set to an errno. */
-void tcp_reach(joining *j, int origin, int *fd, int *error);
+void ls_tcp_reach(joining *j, int origin, int *fd, int *error);
 
 /* Returns whether this member makes the connections to the member with this origin: to each member
  * with a lower origin, unless the direction between the two is turned (voters.c). */
-static inline bool tcp_calls(const joining *j, int origin)
+static inline bool ls_tcp_calls(const joining *j, int origin)
 {
-    return (origin < j->vote.own) != tcp_set_has(&j->turned, origin);
+    return (origin < j->vote.own) != ls_tcp_set_has(&j->turned, origin);
 }
 
 /* Reads what a member of the new host group has sent over its connection of the vote. Returns
  * whether the member has closed this connection before it was connected to all members: it has left
  * the host group. (voters.c) */
-bool tcp_has_left(regrouping *m, int origin);
+bool ls_tcp_has_left(regrouping *m, int origin);
 
 /* Connects all members of the host group to each other and sets the transport's connections. In a
- * regrouping, an error sets j->unreached. Errors: those of tcp_join. */
-int tcp_connect_all(joining *j, ls_error *err);
+ * regrouping, an error sets j->unreached. Errors: those of ls_tcp_join. */
+int ls_tcp_connect_all(joining *j, ls_error *err);
 
 /* Ends a rendezvous: closes all connections that do not belong to the transport. */
-void tcp_hang_up(joining *j);
+void ls_tcp_hang_up(joining *j);
 
 /* Calls the function `alive` of the options, or of the regrouping in progress. By this call the
  * present thread reports that it waits for other members and does not hang. */
-static inline void tcp_beat(const joining *j)
+static inline void ls_tcp_beat(const joining *j)
 {
     if (j->how && j->how->alive)
         j->how->alive(j->how->user);
@@ -473,133 +477,135 @@ static inline void tcp_beat(const joining *j)
 /* Begins the caller's side of the handshake over `fd`: sends the hello `h`, of which this function
  * sets the fields that do not depend on the connection. Does not wait. Errors: LS_EIO (the
  * connection was closed; another attempt can succeed), LS_ESYSTEM. */
-int tcp_begin_greeting(joining *j, tcp_greeting *g, int fd, const hello *h, ls_error *err);
+int ls_tcp_begin_greeting(joining *j, ls_tcp_greeting *g, int fd, const hello *h, ls_error *err);
 /* Continues the handshake with what has arrived. Does not wait. When the handshake is complete,
  * sets j->verdict and the keys of the connection, and returns LS_OK. Errors: LS_EAGAIN (more must
  * arrive), LS_EUNSUPPORTED (another version or another secret, or the run has begun), LS_EINVAL
  * (another number of members), LS_EIO (the connection was closed; another attempt can succeed),
  * LS_ESYSTEM (also: a message was changed). */
-int tcp_continue_greeting(joining *j, tcp_greeting *g, tcp_link *link, ls_error *err);
+int ls_tcp_continue_greeting(joining *j, ls_tcp_greeting *g, ls_tcp_link *link, ls_error *err);
 /* Does the caller's side of the handshake over link->fd until the verdict, j->verdict, and waits
  * for it until `until_ns` at most. Errors: those of the two functions above except LS_EAGAIN;
  * LS_EIO if the time is over. */
-int tcp_greet(joining *j, tcp_link *link, const hello *h, uint64_t until_ns, ls_error *err);
+int ls_tcp_greet(joining *j, ls_tcp_link *link, const hello *h, uint64_t until_ns, ls_error *err);
 
 /* Receives the next note of the member to which this process has connected. Waits until `until_ns`
  * at most. Errors: LS_ETIMEDOUT; LS_EIO if that member has closed the connection; LS_ESYSTEM if the
  * note was changed. */
-int tcp_receive_note(joining *j, tcp_link *link, tcp_note *note, uint64_t until_ns, ls_error *err);
+int ls_tcp_receive_note(joining *j, ls_tcp_link *link, ls_tcp_note *note, uint64_t until_ns,
+                        ls_error *err);
 
 /* ---- meet.c: finds the first member and the others ------------------------------------------- */
 
 /* Decides whether this member is the first, and meets the others. Sets the numbers, names and
  * addresses of all members.
- * Errors: those of tcp_join. */
-int tcp_meet(joining *j, ls_error *err);
+ * Errors: those of ls_tcp_join. */
+int ls_tcp_meet(joining *j, ls_error *err);
 /* Connects to the address of the rendezvous, again and again until a member answers: the first
  * member, or any member of a run that has begun. After success j->verdict is TCP_WELCOME (the start
  * goes on) or TCP_WAIT (the run has begun, and this process may wait to be admitted). In both cases
  * the connection is stored as the transport's connection to member 0 on channel 0. Errors: those of
- * tcp_join. */
-int tcp_call_first(joining *j, ls_error *err);
-/* Called on every member after tcp_connect_all. `status` and `err`: the result of tcp_connect_all.
- * Returns LS_OK on all members or an error on all members. */
-int tcp_agree_to_go(joining *j, int status, ls_error *err);
+ * ls_tcp_join. */
+int ls_tcp_call_first(joining *j, ls_error *err);
+/* Called on every member after ls_tcp_connect_all. `status` and `err`: the result of
+ * ls_tcp_connect_all. Returns LS_OK on all members or an error on all members. */
+int ls_tcp_agree_to_go(joining *j, int status, ls_error *err);
 /* Reads the notes that have arrived. Fails if another member has failed or has closed its
  * connection. Does not wait.
  * Errors: LS_ESYSTEM. */
-int tcp_check_notes(joining *j, ls_error *err);
+int ls_tcp_check_notes(joining *j, ls_error *err);
 
 /* ---- admit.c: newcomers, from the members' side ---------------------------------------------- */
 
 /* Returns whether a caller with this hello may wait here to be admitted. */
-bool tcp_may_wait(const joining *j, const hello *h);
+bool ls_tcp_may_wait(const joining *j, const hello *h);
 /* Adds a caller whose handshake is complete to the waiting newcomers. The connection belongs to
  * j->waiting from then on, or is closed if TCP_WAITING_MAX newcomers wait already. */
-void tcp_let_wait(joining *j, const tcp_link *link, const hello *h);
+void ls_tcp_let_wait(joining *j, const ls_tcp_link *link, const hello *h);
 /* Reads the fingerprints of the waiting newcomers, refuses newcomers whose fingerprint differs, and
  * removes newcomers that have closed their connections. Does not wait. Returns whether a
  * fingerprint is still expected. */
-bool tcp_serve_waiting(joining *j);
+bool ls_tcp_serve_waiting(joining *j);
 /* Sends the waiting newcomers the reason why they are not admitted, and closes their connections.
  * NULL is allowed. */
-void tcp_dismiss_waiting(joining *j, const char *why);
+void ls_tcp_dismiss_waiting(joining *j, const char *why);
 /* The function `arrivals` of the transport (ls_transport.arrivals). */
-int tcp_arrivals(ls_wire *base, uint64_t round, ls_arrival *out);
+int ls_tcp_arrivals(ls_wire *base, uint64_t round, ls_arrival *out);
 /* Called after a vote that has formed a host group without the newcomer how->arrival: writes the
  * reason to how->why, and keeps it for the newcomer. */
-void tcp_explain_failure(joining *j, const ls_regroup *how);
+void ls_tcp_explain_failure(joining *j, const ls_regroup *how);
 /* Prepares the vote on the newcomer `arrival`. If the newcomer waits at this member, sends the
  * newcomer an invitation to the vote. `grace_ns`: grace time of the vote (regroup.c). Errors:
  * LS_ENOMEM. */
-int tcp_invite(joining *j, const ls_arrival *arrival, uint64_t grace_ns, ls_error *err);
+int ls_tcp_invite(joining *j, const ls_arrival *arrival, uint64_t grace_ns, ls_error *err);
 
 /* ---- come.c, regroup.c: this process is a newcomer ------------------------------------------- */
 
 /* Called after the verdict TCP_WAIT: sends the fingerprint, waits until the run admits this
- * process, and connects to all members. Closes the connection that tcp_call_first has made. Errors:
- * LS_EIO (this process may call again until j->until_ns), LS_EUNSUPPORTED (refused), LS_ENOMEM. */
-int tcp_await_admission(joining *j, ls_error *err);
+ * process, and connects to all members. Closes the connection that ls_tcp_call_first has made.
+ * Errors: LS_EIO (this process may call again until j->until_ns), LS_EUNSUPPORTED (refused),
+ * LS_ENOMEM. */
+int ls_tcp_await_admission(joining *j, ls_error *err);
 /* Returns the error of a newcomer that the run has not admitted in the time of --wait:
  * LS_ETIMEDOUT, with the reason of the last failed admission. */
-int tcp_fail_admission(const joining *j, ls_error *err);
+int ls_tcp_fail_admission(const joining *j, ls_error *err);
 /* Takes part in the vote as a newcomer, and connects to the members of the new host group. *out
  * becomes the new transport. `grace_ns`: grace time of the vote; 0: a default. Errors: LS_ESTALLED
- * (this process was not admitted), LS_ENOMEM, those of tcp_join. */
-int tcp_vote_in(tcp_wire **out, joining *j, uint64_t grace_ns, ls_error *err);
+ * (this process was not admitted), LS_ENOMEM, those of ls_tcp_join. */
+int ls_tcp_vote_in(ls_tcp_wire **out, joining *j, uint64_t grace_ns, ls_error *err);
 
 /* ---- address.c ------------------------------------------------------------------------------- */
 
 /* Sets the addresses and the name of a caller's listener. If the user gave an address
  * (--advertise), there is only that one. If not, there are the source address of the caller's
  * connection and, if a gateway has replaced it, the address in the caller's hello. */
-void tcp_set_entry(entry *e, int fd, const hello *h);
+void ls_tcp_set_entry(entry *e, int fd, const hello *h);
 /* Returns the size of *at, the address at which the member whose origin is `origin` is called:
  * address[0] of its entry. Sets j->target. */
-socklen_t tcp_address_of(joining *j, int origin, struct sockaddr_storage *at);
+socklen_t ls_tcp_address_of(joining *j, int origin, struct sockaddr_storage *at);
 /* Parses "HOST:PORT", with brackets around a host that contains colons. With `bare`, the host may
  * be missing and the port may be 0. Errors: LS_EINVAL. */
-int tcp_read_address(tcp_address *out, const char *text, bool bare, ls_error *err);
+int ls_tcp_read_address(ls_tcp_address *out, const char *text, bool bare, ls_error *err);
 /* Parses "HOST[:PORT]", an address at which others reach this member. Errors: LS_EINVAL. */
-int tcp_read_advertised(struct sockaddr_storage *out, const char *text, ls_error *err);
+int ls_tcp_read_advertised(struct sockaddr_storage *out, const char *text, ls_error *err);
 /* Returns whether an address is a loopback address. */
-bool tcp_is_loopback(const struct sockaddr *at);
+bool ls_tcp_is_loopback(const struct sockaddr *at);
 /* Returns whether an address is the wildcard address, which stands for all addresses of a host. */
-bool tcp_is_any(const struct sockaddr *at);
+bool ls_tcp_is_any(const struct sockaddr *at);
 /* Returns whether the user's text for a host fixes the address by itself, without /etc/hosts or
  * DNS: a numeric address, or a name of loopback such as localhost. */
-bool tcp_is_literal(const char *host);
+bool ls_tcp_is_literal(const char *host);
 /* Converts a socket address to the 16 bytes of an IPv6 address and a port. */
-void tcp_pack_address(uint8_t out[16], uint32_t *port, const struct sockaddr_storage *at);
+void ls_tcp_pack_address(uint8_t out[16], uint32_t *port, const struct sockaddr_storage *at);
 /* Converts the 16 bytes of an IPv6 address and a port back to a socket address. Returns the size of
  * the socket address. */
-socklen_t tcp_unpack_address(struct sockaddr_storage *out, const uint8_t address[16],
-                             uint32_t port);
+socklen_t ls_tcp_unpack_address(struct sockaddr_storage *out, const uint8_t address[16],
+                                uint32_t port);
 /* Formats an address, "10.0.0.1:7070". Leaves out the port if it is 0. Returns `out`. */
-const char *tcp_show_address(char out[80], const uint8_t address[16], uint32_t port);
+const char *ls_tcp_show_address(char out[80], const uint8_t address[16], uint32_t port);
 /* Copies a host's name that another process has sent. Replaces bytes that cannot be printed by
  * '?'. */
-void tcp_take_name(char out[TCP_HOST], const char *from);
+void ls_tcp_take_name(char out[TCP_HOST], const char *from);
 /* Appends "#" and a number to a host's name that another host has too. */
-void tcp_number_name(char host[TCP_HOST], int number);
+void ls_tcp_number_name(char host[TCP_HOST], int number);
 
 /* ---- log.c ----------------------------------------------------------------------------------- */
 
 /* Logs a line with the function `say` of the options. */
-void tcp_log(const joining *j, ls_log_level level, const char *format, ...)
+void ls_tcp_log(const joining *j, ls_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Logs what this member waits for. An unchanged text is logged every 30 seconds. A changed text is
  * logged at once if `news` is true. With `news` false, a changed text is logged only if the last
  * line is at least 2 seconds old. Returns whether the text was logged. */
-bool tcp_log_waiting(joining *j, bool news, const char *format, ...)
+bool ls_tcp_log_waiting(joining *j, bool news, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Formats "a, b": the hosts of the members in `set`, truncated to `size` bytes. */
-void tcp_list_hosts(char *out, size_t size, const joining *j, const tcp_set *set);
+void ls_tcp_list_hosts(char *out, size_t size, const joining *j, const ls_tcp_set *set);
 /* Formats the reason why the newcomer on `host` was not admitted. `apart`: the members without a
  * link to the newcomer; `members`: number of all members. */
-void tcp_say_apart(char *out, size_t size, const joining *j, const char *host, const tcp_set *apart,
-                   int members);
+void ls_tcp_say_apart(char *out, size_t size, const joining *j, const char *host,
+                      const ls_tcp_set *apart, int members);
 /* Logs that a caller was refused. Only the first 16 warnings are logged. */
-void tcp_log_refused(joining *j, int fd, const char *host, const char *why);
+void ls_tcp_log_refused(joining *j, int fd, const char *host, const char *why);
 
 #endif

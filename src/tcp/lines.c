@@ -3,7 +3,7 @@
 /* Transfers over TCP. A message consists of two sealed messages (seal.h): a header, which is the
  * length of the data in bytes as a uint64_t, and the data. The data are sent from, and received
  * into, the memory of the transfer. The tags are computed piece by piece meanwhile. A received
- * transfer ends only when both of its tags match. Only tcp_poll and tcp_drain wait. */
+ * transfer ends only when both of its tags match. Only ls_tcp_poll and ls_tcp_drain wait. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -18,21 +18,21 @@
 #include <unistd.h>
 
 enum {
-    HEAD = sizeof(tcp_head), /* bytes of a message's header */
-    QUEUE = 16,              /* initial capacity of a queue */
+    HEAD = sizeof(ls_tcp_head), /* bytes of a message's header */
+    QUEUE = 16,                 /* initial capacity of a queue */
     AHEAD = 1 << 17, /* most data whose tag is computed before they are sent: they stay cached */
     /* most bytes that one direction of a connection moves before the next direction is served */
     TURN = 1 << 20
 };
 #define LONGEST_NS 1000000000u  /* longest wait in one call of ppoll */
-#define LISTENER_NS 1000000000u /* interval at which tcp_poll serves the listener */
+#define LISTENER_NS 1000000000u /* interval at which ls_tcp_poll serves the listener */
 #define ADMITS_NS 100000000u    /* interval for the listener in a run that admits newcomers */
 #define BUSY_NS 10000000u       /* interval for the listener while a handshake is in progress */
-#define DRAIN_NS 2000000000u    /* longest wait of tcp_drain for the other members */
+#define DRAIN_NS 2000000000u    /* longest wait of ls_tcp_drain for the other members */
 
 /* ---- queues --------------------------------------------------------------------------------- */
 
-static int push(tcp_queue *q, ls_transfer *t, ls_error *err)
+static int push(ls_tcp_queue *q, ls_transfer *t, ls_error *err)
 {
     /* The queue grows only in the first steps, because all steps post the same number of
      * transfers. */
@@ -52,7 +52,7 @@ static int push(tcp_queue *q, ls_transfer *t, ls_error *err)
     return LS_OK;
 }
 
-static ls_transfer *pop(tcp_queue *q)
+static ls_transfer *pop(ls_tcp_queue *q)
 {
     ls_transfer *t = q->item[q->first];
     q->first = (q->first + 1) & (q->room - 1);
@@ -62,7 +62,7 @@ static ls_transfer *pop(tcp_queue *q)
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
-static ls_transfer *first_of(const tcp_queue *q)
+static ls_transfer *first_of(const ls_tcp_queue *q)
 {
     return q->item[q->first];
 }
@@ -83,7 +83,7 @@ static size_t data_of(const ls_transfer *t, size_t done)
 /* Lists the parts of the queue's first transfer that can be moved now: the rest of the header, the
  * data from the first byte that has not been moved up to `until`, and, if all data can be moved,
  * the rest of the tag. Returns the number of parts. */
-static size_t parts_of(struct iovec part[3], tcp_flow *flow, size_t until)
+static size_t parts_of(struct iovec part[3], ls_tcp_flow *flow, size_t until)
 {
     const ls_transfer *t = first_of(&flow->queue);
     const size_t done = flow->done, body = data_of(t, done);
@@ -99,7 +99,7 @@ static size_t parts_of(struct iovec part[3], tcp_flow *flow, size_t until)
     return count;
 }
 
-static int fail_line(const tcp_wire *w, const ls_transfer *t, int error, ls_error *err)
+static int fail_line(const ls_tcp_wire *w, const ls_transfer *t, int error, ls_error *err)
 {
     char why[LS_REASON];
     return ls_fail(err, LS_EIO, "the connection to host %s broke: %s", w->host[t->peer],
@@ -107,17 +107,18 @@ static int fail_line(const tcp_wire *w, const ls_transfer *t, int error, ls_erro
 }
 
 /* Ends receiving, because a tag does not match. Nothing of the message is used. */
-static int fail_changed(const tcp_wire *w, tcp_line *line, const ls_transfer *t, ls_error *err)
+static int fail_changed(const ls_tcp_wire *w, ls_tcp_line *line, const ls_transfer *t,
+                        ls_error *err)
 {
     line->deaf = true;
     return ls_fail(err, LS_EIO, "from host %s to host %s %s", w->host[t->peer],
-                   w->host[w->base.member], tcp_changed);
+                   w->host[w->base.member], ls_tcp_changed);
 }
 
 /* ---- sending and receiving ------------------------------------------------------------------- */
 
 /* Makes the tag of the data cover the first `until` bytes. */
-static void cover(tcp_flow *flow, const ls_transfer *t, size_t until)
+static void cover(ls_tcp_flow *flow, const ls_transfer *t, size_t until)
 {
     if (until > flow->covered)
         ls_mac_update(&flow->mac, (const char *)t->data + flow->covered, until - flow->covered);
@@ -125,9 +126,9 @@ static void cover(tcp_flow *flow, const ls_transfer *t, size_t until)
 }
 
 /* Seals the header of the first transfer, and begins the tag of its data. */
-static void begin_sending(tcp_line *line)
+static void begin_sending(ls_tcp_line *line)
 {
-    tcp_flow *flow = &line->out;
+    ls_tcp_flow *flow = &line->out;
     flow->head.bytes = first_of(&flow->queue)->bytes;
     ls_mac_begin(&flow->mac, line->link.out.number++);
     ls_mac_update(&flow->mac, &flow->head.bytes, sizeof flow->head.bytes);
@@ -141,9 +142,9 @@ static void begin_sending(tcp_line *line)
 /* Sends as much of the first transfer as the connection takes, but AHEAD bytes of data at most.
  * Returns the result of sendmsg. The tag covers data before they are sent, so that the tag goes out
  * together with the last data. */
-static ssize_t send_some(tcp_line *line)
+static ssize_t send_some(ls_tcp_line *line)
 {
-    tcp_flow *flow = &line->out;
+    ls_tcp_flow *flow = &line->out;
     const ls_transfer *t = first_of(&flow->queue);
     struct iovec part[3];
     if (!flow->begun)
@@ -161,9 +162,9 @@ static ssize_t send_some(tcp_line *line)
 
 /* Checks a received header, and begins the tag of the data: the message must be as long as the
  * posted receive. */
-static int check_head(const tcp_wire *w, tcp_line *line, const ls_transfer *t, ls_error *err)
+static int check_head(const ls_tcp_wire *w, ls_tcp_line *line, const ls_transfer *t, ls_error *err)
 {
-    tcp_flow *flow = &line->in;
+    ls_tcp_flow *flow = &line->in;
     uint8_t tag[TCP_TAG];
     ls_mac_begin(&flow->mac, line->link.in.number++);
     ls_mac_update(&flow->mac, &flow->head.bytes, sizeof flow->head.bytes);
@@ -181,9 +182,9 @@ static int check_head(const tcp_wire *w, tcp_line *line, const ls_transfer *t, l
 
 /* Checks what has been received of the first transfer, `done` bytes in all: the header, and the tag
  * of the data when everything has arrived. */
-static int check_received(const tcp_wire *w, tcp_line *line, size_t done, ls_error *err)
+static int check_received(const ls_tcp_wire *w, ls_tcp_line *line, size_t done, ls_error *err)
 {
-    tcp_flow *flow = &line->in;
+    ls_tcp_flow *flow = &line->in;
     const ls_transfer *t = first_of(&flow->queue);
     uint8_t tag[TCP_TAG];
     if (done < HEAD)
@@ -199,8 +200,8 @@ static int check_received(const tcp_wire *w, tcp_line *line, size_t done, ls_err
 }
 
 /* Receives as much of the first transfer as has arrived. Data go to the memory of the transfer
- * before they are checked. Nobody reads them there until tcp_poll returns the transfer. */
-static ssize_t receive_some(tcp_line *line)
+ * before they are checked. Nobody reads them there until ls_tcp_poll returns the transfer. */
+static ssize_t receive_some(ls_tcp_line *line)
 {
     struct iovec part[3];
     struct msghdr message = {.msg_iov = part};
@@ -211,7 +212,8 @@ static ssize_t receive_some(tcp_line *line)
 /* Sends or receives as much of the first transfer as the connection allows. Sets *moved to the
  * number of bytes moved; 0 if the socket would block. Errors: LS_EIO (the connection broke, or a
  * message was changed), LS_EDATA (check_head). */
-static int move_some(const tcp_wire *w, tcp_line *line, bool out, size_t *moved, ls_error *err)
+static int move_some(const ls_tcp_wire *w, ls_tcp_line *line, bool out, size_t *moved,
+                     ls_error *err)
 {
     const ls_transfer *t = first_of(out ? &line->out.queue : &line->in.queue);
     ssize_t n;
@@ -225,10 +227,10 @@ static int move_some(const tcp_wire *w, tcp_line *line, bool out, size_t *moved,
 }
 
 /* Moves transfers in one direction of a connection until the socket would block, TURN bytes have
- * been moved, or the output array of tcp_poll is full. */
-static int move_transfers(tcp_wire *w, tcp_line *line, bool out, ls_error *err)
+ * been moved, or the output array of ls_tcp_poll is full. */
+static int move_transfers(ls_tcp_wire *w, ls_tcp_line *line, bool out, ls_error *err)
 {
-    tcp_flow *flow = out ? &line->out : &line->in;
+    ls_tcp_flow *flow = out ? &line->out : &line->in;
     size_t moved = 1;
     for (size_t turn = 0;
          flow->queue.count > 0 && moved > 0 && turn < TURN && w->ended_count < w->ended_most;
@@ -246,17 +248,17 @@ static int move_transfers(tcp_wire *w, tcp_line *line, bool out, ls_error *err)
     return LS_OK;
 }
 
-static int lines_of(const tcp_wire *w)
+static int lines_of(const ls_tcp_wire *w)
 {
     return w->base.members * LS_TRANSPORT_CHANNELS;
 }
 
 /* Moves transfers on all connections. A broken connection does not stop the other connections,
  * because another connection can carry a message with the reason. */
-static void move_all_transfers(tcp_wire *w)
+static void move_all_transfers(ls_tcp_wire *w)
 {
     for (int i = 0; i < lines_of(w); i++) {
-        tcp_line *line = &w->line[i];
+        ls_tcp_line *line = &w->line[i];
         ls_error why = {0};
         if (line->broken)
             continue;
@@ -270,14 +272,14 @@ static void move_all_transfers(tcp_wire *w)
 }
 
 /* Waits until a connection with pending transfers is ready, `ns` nanoseconds at most. */
-static void wait_for_lines(tcp_wire *w, uint64_t ns)
+static void wait_for_lines(ls_tcp_wire *w, uint64_t ns)
 {
     const uint64_t most = ns < LONGEST_NS ? ns : LONGEST_NS;
     const struct timespec limit = {.tv_sec = (time_t)(most / 1000000000u),
                                    .tv_nsec = (long)(most % 1000000000u)};
     unsigned count = 0;
     for (int i = 0; i < lines_of(w); i++) {
-        const tcp_line *line = &w->line[i];
+        const ls_tcp_line *line = &w->line[i];
         const short events = (short)((line->in.queue.count > 0 && !line->deaf ? POLLIN : 0) |
                                      (line->out.queue.count > 0 ? POLLOUT : 0));
         if (events && !line->broken)
@@ -289,25 +291,25 @@ static void wait_for_lines(tcp_wire *w, uint64_t ns)
 
 /* ---- transfers ------------------------------------------------------------------------------ */
 
-int tcp_post(ls_wire *base, ls_transfer *t, ls_error *err)
+int ls_tcp_post(ls_wire *base, ls_transfer *t, ls_error *err)
 {
-    tcp_wire *w = (tcp_wire *)base;
-    tcp_line *line = tcp_line_of(w, t->peer, t->channel);
+    ls_tcp_wire *w = (ls_tcp_wire *)base;
+    ls_tcp_line *line = ls_tcp_line_of(w, t->peer, t->channel);
     return push(t->incoming ? &line->in.queue : &line->out.queue, t, err);
 }
 
 /* Serves the listener if its time has come. */
-static void serve_listener(tcp_wire *w, uint64_t now)
+static void serve_listener(ls_tcp_wire *w, uint64_t now)
 {
     if (!w->rendezvous || now < w->listener_ns)
         return;
     const uint64_t idle_ns = w->rendezvous->options.admits ? ADMITS_NS : LISTENER_NS;
-    w->listener_ns = now + (tcp_answer_late(w->rendezvous) ? BUSY_NS : idle_ns);
+    w->listener_ns = now + (ls_tcp_answer_late(w->rendezvous) ? BUSY_NS : idle_ns);
 }
 
-int tcp_poll(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns, ls_error *err)
+int ls_tcp_poll(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns, ls_error *err)
 {
-    tcp_wire *w = (tcp_wire *)base;
+    ls_tcp_wire *w = (ls_tcp_wire *)base;
     const uint64_t until = ls_deadline_ns(timeout_ns);
     w->ended = ended;
     w->ended_count = 0;
@@ -334,7 +336,7 @@ int tcp_poll(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns, 
     return w->ended_count;
 }
 
-void tcp_drain(tcp_wire *w)
+void ls_tcp_drain(ls_tcp_wire *w)
 {
     const uint64_t until = ls_deadline_ns(DRAIN_NS);
     char rest[256];
@@ -342,20 +344,20 @@ void tcp_drain(tcp_wire *w)
         if (w->line[i].link.fd >= 0)
             shutdown(w->line[i].link.fd, SHUT_WR);
     for (int i = 0; i < lines_of(w); i++)
-        while (w->line[i].link.fd >= 0 && tcp_ready(w->line[i].link.fd, POLLIN, until) &&
+        while (w->line[i].link.fd >= 0 && ls_tcp_ready(w->line[i].link.fd, POLLIN, until) &&
                recv(w->line[i].link.fd, rest, sizeof rest, 0) > 0)
             ;
 }
 
 /* ---- creating and freeing -------------------------------------------------------------------- */
 
-int tcp_make_lines(tcp_wire *w, int members, ls_error *err)
+int ls_tcp_make_lines(ls_tcp_wire *w, int members, ls_error *err)
 {
     const size_t count = (size_t)members * LS_TRANSPORT_CHANNELS;
     w->line = ls_alloc_array(NULL, count, sizeof *w->line);
     w->watch = ls_alloc_array(NULL, count, sizeof *w->watch);
     w->host = ls_alloc_array(NULL, (size_t)members, sizeof *w->host);
-    /* base.members is still 0 here. Therefore tcp_free closes no connection after this error. */
+    /* base.members is still 0 here. Therefore ls_tcp_free closes no connection after this error. */
     if (!w->line || !w->watch || !w->host)
         return ls_fail(err, LS_ENOMEM, "out of memory for %zu connections", count);
     for (size_t i = 0; i < count; i++)
@@ -364,7 +366,7 @@ int tcp_make_lines(tcp_wire *w, int members, ls_error *err)
     return LS_OK;
 }
 
-void tcp_expand_keys(tcp_wire *w)
+void ls_tcp_expand_keys(ls_tcp_wire *w)
 {
     for (int i = 0; i < lines_of(w); i++) {
         ls_mac_init(&w->line[i].out.mac, w->line[i].link.out.key);
@@ -372,10 +374,10 @@ void tcp_expand_keys(tcp_wire *w)
     }
 }
 
-void tcp_free_lines(tcp_wire *w)
+void ls_tcp_free_lines(ls_tcp_wire *w)
 {
     for (int i = 0; w->line && i < lines_of(w); i++) {
-        tcp_hang_up_link(&w->line[i].link);
+        ls_tcp_hang_up_link(&w->line[i].link);
         ls_free(NULL, w->line[i].out.queue.item);
         ls_free(NULL, w->line[i].in.queue.item);
     }
@@ -385,8 +387,8 @@ void tcp_free_lines(tcp_wire *w)
     ls_free(NULL, w->place);
 }
 
-void tcp_free(tcp_wire *w)
+void ls_tcp_free(ls_tcp_wire *w)
 {
-    tcp_free_lines(w);
+    ls_tcp_free_lines(w);
     ls_free(NULL, w);
 }

@@ -13,7 +13,7 @@
 #define CHANGE_NS UINT64_C(2000000000)
 enum { MOST_COMPLAINTS = 16 /* most warnings about refused callers */ };
 
-void tcp_log(const joining *j, ls_log_level level, const char *format, ...)
+void ls_tcp_log(const joining *j, ls_log_level level, const char *format, ...)
 {
     char text[TCP_NOTE + 100];
     va_list list;
@@ -25,7 +25,7 @@ void tcp_log(const joining *j, ls_log_level level, const char *format, ...)
     j->options.say(j->options.user, (int)level, text);
 }
 
-bool tcp_log_waiting(joining *j, bool news, const char *format, ...)
+bool ls_tcp_log_waiting(joining *j, bool news, const char *format, ...)
 {
     char text[sizeof j->told] = "";
     const uint64_t now = ls_now_ns();
@@ -38,26 +38,26 @@ bool tcp_log_waiting(joining *j, bool news, const char *format, ...)
         return false;
     memcpy(j->told, text, sizeof text);
     j->told_ns = now;
-    tcp_log(j, LS_LOG_INFO, "%s", text);
+    ls_tcp_log(j, LS_LOG_INFO, "%s", text);
     return true;
 }
 
-void tcp_list_hosts(char *out, size_t size, const joining *j, const tcp_set *set)
+void ls_tcp_list_hosts(char *out, size_t size, const joining *j, const ls_tcp_set *set)
 {
     size_t used = 0;
     out[0] = '\0';
     for (int i = 0; i < j->vote.members && used < size; i++)
-        if (tcp_set_has(set, i))
+        if (ls_tcp_set_has(set, i))
             used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "",
                                      j->entry[i].host);
 }
 
-void tcp_say_apart(char *out, size_t size, const joining *j, const char *host, const tcp_set *apart,
-                   int members)
+void ls_tcp_say_apart(char *out, size_t size, const joining *j, const char *host,
+                      const ls_tcp_set *apart, int members)
 {
     char hosts[160];
-    const int count = tcp_set_count(apart);
-    tcp_list_hosts(hosts, sizeof hosts, j, apart);
+    const int count = ls_tcp_set_count(apart);
+    ls_tcp_list_hosts(hosts, sizeof hosts, j, apart);
     if (count == 0)
         snprintf(out, size, "host %s was lost during its admission", host);
     else if (count == members && count > 1)
@@ -70,7 +70,7 @@ void tcp_say_apart(char *out, size_t size, const joining *j, const char *host, c
                  host, count == 1 ? "host" : "hosts", hosts);
 }
 
-void tcp_log_refused(joining *j, int fd, const char *host, const char *why)
+void ls_tcp_log_refused(joining *j, int fd, const char *host, const char *why)
 {
     struct sockaddr_storage from = {0};
     socklen_t bytes = sizeof from;
@@ -79,16 +79,16 @@ void tcp_log_refused(joining *j, int fd, const char *host, const char *why)
     uint32_t port;
     if (j->complaints >= MOST_COMPLAINTS)
         return;
-    tcp_take_name(name, host);
+    ls_tcp_take_name(name, host);
     if (getpeername(fd, (struct sockaddr *)&from, &bytes) == 0) {
-        tcp_pack_address(packed, &port, &from);
-        tcp_show_address(address, packed, 0);
+        ls_tcp_pack_address(packed, &port, &from);
+        ls_tcp_show_address(address, packed, 0);
     }
     char text[sizeof j->refused] = "";
     snprintf(text, sizeof text, "host %s (%s) %s, and was turned away", name, address, why);
     if (strcmp(text, j->refused) == 0)
         return; /* the same caller again */
     memcpy(j->refused, text, sizeof text);
-    tcp_log(j, LS_LOG_WARNING, "%s%s", text,
-            ++j->complaints == MOST_COMPLAINTS ? "; further ones are not reported" : "");
+    ls_tcp_log(j, LS_LOG_WARNING, "%s%s", text,
+               ++j->complaints == MOST_COMPLAINTS ? "; further ones are not reported" : "");
 }

@@ -32,7 +32,7 @@ enum { REPORTED = -2 };
 
 /* ---- listening ------------------------------------------------------------------------------- */
 
-static int resolve(struct addrinfo **out, const tcp_address *a)
+static int resolve(struct addrinfo **out, const ls_tcp_address *a)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     *out = NULL;
@@ -45,12 +45,12 @@ static int listen_at_all(joining *j)
     struct sockaddr_storage at;
     static const uint8_t any_six[16], any_four[16] = {[10] = 0xff, [11] = 0xff};
     const uint32_t port = (uint32_t)strtoul(j->listen.port, NULL, 10);
-    socklen_t bytes = tcp_unpack_address(&at, any_six, port);
-    const int error = tcp_listen(j, (struct sockaddr *)&at, bytes, true);
+    socklen_t bytes = ls_tcp_unpack_address(&at, any_six, port);
+    const int error = ls_tcp_listen(j, (struct sockaddr *)&at, bytes, true);
     if (error != EAFNOSUPPORT && error != EADDRNOTAVAIL)
         return error;
-    bytes = tcp_unpack_address(&at, any_four, port);
-    return tcp_listen(j, (struct sockaddr *)&at, bytes, false);
+    bytes = ls_tcp_unpack_address(&at, any_four, port);
+    return ls_tcp_listen(j, (struct sockaddr *)&at, bytes, false);
 }
 
 static int fail_listen(const joining *j, int error, ls_error *err)
@@ -77,23 +77,23 @@ static int fail_listen(const joining *j, int error, ls_error *err)
  * own name to 127.0.1.1. A loopback address that the user wrote as such ("127.0.0.1", "localhost")
  * is accepted. `cure`: the words of the message that say what to do, such as "listen at"; the
  * message adds the port. */
-static int check_reached(const tcp_address *a, const struct addrinfo *found, const char *cure,
+static int check_reached(const ls_tcp_address *a, const struct addrinfo *found, const char *cure,
                          ls_error *err)
 {
     char shown[80];
     uint8_t packed[16];
     uint32_t port = 0;
     struct sockaddr_storage at = {0};
-    if (tcp_is_literal(a->host))
+    if (ls_tcp_is_literal(a->host))
         return LS_OK;
     for (const struct addrinfo *f = found; f; f = f->ai_next)
-        if (!tcp_is_loopback(f->ai_addr))
+        if (!ls_tcp_is_loopback(f->ai_addr))
             return LS_OK;
     memcpy(&at, found->ai_addr, found->ai_addrlen);
-    tcp_pack_address(packed, &port, &at);
+    ls_tcp_pack_address(packed, &port, &at);
     return ls_fail(err, LS_EINVAL,
                    "%s is %s here (/etc/hosts), which no other host reaches: %s :%s on this host",
-                   a->host, tcp_show_address(shown, packed, 0), cure, a->port);
+                   a->host, ls_tcp_show_address(shown, packed, 0), cure, a->port);
 }
 
 /* Listens at the address that the options give. */
@@ -111,7 +111,7 @@ static int listen_as_configured(joining *j, ls_error *err)
                        gai_strerror(code));
     int status = check_reached(&j->listen, found, "listen at", err);
     for (const struct addrinfo *a = found; a && status == LS_OK && error; a = a->ai_next)
-        error = tcp_listen(j, a->ai_addr, a->ai_addrlen, false);
+        error = ls_tcp_listen(j, a->ai_addr, a->ai_addrlen, false);
     freeaddrinfo(found);
     return status == LS_OK && error ? fail_listen(j, error, err) : status;
 }
@@ -123,10 +123,10 @@ static int listen_as_configured(joining *j, ls_error *err)
 static void drop_gone_callers(joining *j, int *count)
 {
     for (int i = *count; i >= 1; i--) {
-        if (!tcp_is_closed(j->caller[i].fd))
+        if (!ls_tcp_is_closed(j->caller[i].fd))
             continue;
-        tcp_log(j, LS_LOG_WARNING, "host %s had come, but has closed its connection",
-                j->entry[i].host);
+        ls_tcp_log(j, LS_LOG_WARNING, "host %s had come, but has closed its connection",
+                   j->entry[i].host);
         close(j->caller[i].fd);
         j->caller[i] = j->caller[*count];
         j->entry[i] = j->entry[*count];
@@ -150,13 +150,13 @@ static void list_hosts(char *out, size_t size, const joining *j, int count)
 
 /* Sends a note to the members 1 … count. note.member is here the number of members that have come,
  * the first member included (await_complete reads it from TCP_COMING). */
-static void send_to_callers(joining *j, int count, tcp_note_kind kind, const char *text)
+static void send_to_callers(joining *j, int count, ls_tcp_note_kind kind, const char *text)
 {
-    tcp_note note = {
+    ls_tcp_note note = {
         .kind = kind, .members = (uint32_t)j->place.members, .member = (uint32_t)count + 1};
     snprintf(note.text, sizeof note.text, "%.*s", TCP_NOTE - 1, text);
     for (int i = 1; i <= count; i++)
-        if (tcp_send_now(&j->caller[i], &note, sizeof note))
+        if (ls_tcp_send_now(&j->caller[i], &note, sizeof note))
             shutdown(j->caller[i].fd, SHUT_RDWR); /* drop_gone_callers() will remove it */
 }
 
@@ -167,9 +167,9 @@ static void report_progress(joining *j, int count, uint64_t *told_ns)
     const int members = j->place.members, missing = members - count - 1;
     list_hosts(hosts, sizeof hosts, j, count);
     const bool news = missing > 0
-                          ? tcp_log_waiting(j, true, "%d of %d have come: %s; waiting for %d",
-                                            count + 1, members, hosts, missing)
-                          : tcp_log_waiting(j, true, "all %d have come: %s", members, hosts);
+                          ? ls_tcp_log_waiting(j, true, "%d of %d have come: %s; waiting for %d",
+                                               count + 1, members, hosts, missing)
+                          : ls_tcp_log_waiting(j, true, "all %d have come: %s", members, hosts);
     if (missing == 0 || (!news && ls_now_ns() - *told_ns < TELL_NS))
         return;
     *told_ns = ls_now_ns();
@@ -201,13 +201,13 @@ static int gather_callers(joining *j, ls_error *err)
     uint64_t told_ns = 0;
     int count = 0;
     memcpy(j->entry[0].host, j->host, sizeof j->host);
-    tcp_log(j, LS_LOG_INFO, "listening at %s, as the first of %d", j->where, others + 1);
+    ls_tcp_log(j, LS_LOG_INFO, "listening at %s, as the first of %d", j->where, others + 1);
     while (count < others) {
         hello h;
-        tcp_link link;
+        ls_tcp_link link;
         report_progress(j, count, &told_ns);
-        const bool came =
-            tcp_await_caller(j, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns), &link, &h);
+        const bool came = ls_tcp_await_caller(
+            j, ls_tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns), &link, &h);
         drop_gone_callers(j, &count);
         if (!came && ls_now_ns() >= j->until_ns)
             return fail_waiting(j, count, err);
@@ -219,7 +219,7 @@ static int gather_callers(joining *j, ls_error *err)
             continue;
         }
         j->caller[++count] = link;
-        tcp_set_entry(&j->entry[count], link.fd, &h);
+        ls_tcp_set_entry(&j->entry[count], link.fd, &h);
     }
     report_progress(j, count, &told_ns);
     j->complete = true;
@@ -233,7 +233,7 @@ static void sort_callers(joining *j)
     for (int i = 2; i < j->place.members; i++)
         for (int k = i; k > 1 && memcmp(&j->entry[k], &j->entry[k - 1], sizeof(entry)) < 0; k--) {
             const entry e = j->entry[k];
-            const tcp_link link = j->caller[k];
+            const ls_tcp_link link = j->caller[k];
             j->entry[k] = j->entry[k - 1];
             j->caller[k] = j->caller[k - 1];
             j->entry[k - 1] = e;
@@ -249,7 +249,7 @@ static void make_names_unique(joining *j)
     for (int m = j->place.members - 1; m > 0; m--)
         for (int k = 0; k < m; k++)
             if (strcmp(j->entry[m].host, j->entry[k].host) == 0) {
-                tcp_number_name(j->entry[m].host, m);
+                ls_tcp_number_name(j->entry[m].host, m);
                 break;
             }
 }
@@ -262,16 +262,16 @@ static int send_numbers(joining *j, ls_error *err)
     char why[LS_REASON];
     const int members = j->place.members;
     for (int m = 1; m < members; m++) {
-        const uint64_t until_ns = tcp_try_until(j);
-        tcp_note head = {.kind = TCP_COMPLETE,
-                         .members = (uint32_t)members,
-                         .member = (uint32_t)m,
-                         .run = j->run};
-        tcp_link *to = &j->caller[m];
-        int error = tcp_send(to, &head, sizeof head, until_ns);
+        const uint64_t until_ns = ls_tcp_try_until(j);
+        ls_tcp_note head = {.kind = TCP_COMPLETE,
+                            .members = (uint32_t)members,
+                            .member = (uint32_t)m,
+                            .run = j->run};
+        ls_tcp_link *to = &j->caller[m];
+        int error = ls_tcp_send(to, &head, sizeof head, until_ns);
         if (!error)
-            error = tcp_send(to, j->entry, (size_t)members * sizeof(entry), until_ns);
-        tcp_beat(j); /* tells this process that the thread has not hung (join.h) */
+            error = ls_tcp_send(to, j->entry, (size_t)members * sizeof(entry), until_ns);
+        ls_tcp_beat(j); /* tells this process that the thread has not hung (join.h) */
         if (error) {
             ls_error gone = {0};
             ls_fail(&gone, LS_ESYSTEM, "host %s had come, but its connection has ended: %s",
@@ -279,7 +279,7 @@ static int send_numbers(joining *j, ls_error *err)
             send_to_callers(j, members - 1, TCP_FAILED, gone.text);
             return ls_fail(err, gone.status, "%s", gone.text);
         }
-        tcp_line_of(j->wire, m, 0)->link = *to;
+        ls_tcp_line_of(j->wire, m, 0)->link = *to;
         to->fd = -1;
     }
     return LS_OK;
@@ -294,7 +294,7 @@ static int be_first(joining *j, ls_error *err)
         return status;
     sort_callers(j);
     make_names_unique(j);
-    status = tcp_draw(&j->run, sizeof j->run, err); /* a random number, the id of the run */
+    status = ls_tcp_draw(&j->run, sizeof j->run, err); /* a random number, the id of the run */
     return status ? status : send_numbers(j, err);
 }
 
@@ -319,22 +319,22 @@ static int open_own_listener(joining *j, int fd, hello *h, ls_error *err)
         if (status)
             return status;
     }
-    tcp_pack_address(h->address, &port, &own);
+    ls_tcp_pack_address(h->address, &port, &own);
     if (j->listen_fd < 0) {
-        bytes = tcp_unpack_address(&there, h->address, 0);
+        bytes = ls_tcp_unpack_address(&there, h->address, 0);
         if (own.ss_family == AF_INET6)
             ((struct sockaddr_in6 *)(void *)&there)->sin6_scope_id =
                 ((struct sockaddr_in6 *)(void *)&own)->sin6_scope_id;
-        error = tcp_listen(j, (struct sockaddr *)&there, bytes, false);
+        error = ls_tcp_listen(j, (struct sockaddr *)&there, bytes, false);
     }
     bytes = sizeof there;
     if (!error && getsockname(j->listen_fd, (struct sockaddr *)&there, &bytes))
         error = errno;
     if (error)
         return ls_fail(err, LS_ESYSTEM, "cannot listen: %s", ls_reason(why, error));
-    tcp_pack_address(unused, &h->port, &there);
+    ls_tcp_pack_address(unused, &h->port, &there);
     if (j->advertises) {
-        tcp_pack_address(h->address, &port, &j->advertise);
+        ls_tcp_pack_address(h->address, &port, &j->advertise);
         h->port = port ? port : h->port;
         h->advertised = 1;
     }
@@ -346,7 +346,7 @@ static int open_own_listener(joining *j, int fd, hello *h, ls_error *err)
  * from an entry for this host's own name in /etc/hosts. */
 static bool is_to_try(const joining *j, const struct addrinfo *a)
 {
-    return tcp_is_literal(j->meet.host) || !tcp_is_loopback(a->ai_addr);
+    return ls_tcp_is_literal(j->meet.host) || !ls_tcp_is_loopback(a->ai_addr);
 }
 
 /* Tries the addresses of the first member in turn, until one answers. Stores that address in
@@ -356,8 +356,8 @@ static void reach_any(joining *j, int *fd, int *error)
     for (const struct addrinfo *a = j->found; a && *fd < 0; a = a->ai_next) {
         if (!is_to_try(j, a))
             continue;
-        tcp_dial(fd, error, a->ai_addr, a->ai_addrlen, tcp_try_until(j));
-        tcp_beat(j);
+        ls_tcp_dial(fd, error, a->ai_addr, a->ai_addrlen, ls_tcp_try_until(j));
+        ls_tcp_beat(j);
         if (*fd < 0)
             continue;
         memcpy(&j->first, a->ai_addr, a->ai_addrlen);
@@ -387,11 +387,11 @@ static int reach_first(joining *j, int *fd, ls_error *err)
         reach_any(j, fd, &error);
         if (*fd >= 0)
             break;
-        tcp_log_waiting(j, false,
-                        "nobody answers at %s (%s): waiting for the first host, which says "
-                        "--listen or has this address",
-                        j->where, ls_reason(why, error));
-        tcp_pause(j);
+        ls_tcp_log_waiting(j, false,
+                           "nobody answers at %s (%s): waiting for the first host, which says "
+                           "--listen or has this address",
+                           j->where, ls_reason(why, error));
+        ls_tcp_pause(j);
         resolve_again(j);
     } while (ls_now_ns() < j->until_ns);
     return *fd >= 0 ? LS_OK
@@ -404,20 +404,20 @@ static int reach_first(joining *j, int *fd, ls_error *err)
 /* Waits until all members have come, and receives this member's number and all addresses. In
  * TCP_COMING notes, note.member is the number of members that have come. In TCP_COMPLETE, it is the
  * number that the first member gives to this member. */
-static int await_complete(joining *j, tcp_link *link, ls_error *err)
+static int await_complete(joining *j, ls_tcp_link *link, ls_error *err)
 {
     char why[LS_REASON];
     const int members = j->place.members;
-    tcp_note note = {0};
+    ls_tcp_note note = {0};
     int status;
     do {
-        status = tcp_receive_note(j, link, &note, j->until_ns, err);
+        status = ls_tcp_receive_note(j, link, &note, j->until_ns, err);
         if (status == LS_OK && note.kind == TCP_FAILED)
             status = ls_fail(err, LS_ETIMEDOUT, "%s", note.text);
         if (status == LS_OK && note.kind == TCP_COMING)
-            tcp_log_waiting(j, true, "%u of %u have come: %s; waiting for %u",
-                            (unsigned)note.member, (unsigned)note.members, note.text,
-                            (unsigned)(note.members - note.member));
+            ls_tcp_log_waiting(j, true, "%u of %u have come: %s; waiting for %u",
+                               (unsigned)note.member, (unsigned)note.members, note.text,
+                               (unsigned)(note.members - note.member));
     } while (status == LS_OK && note.kind == TCP_COMING);
     if (status)
         return status;
@@ -427,17 +427,17 @@ static int await_complete(joining *j, tcp_link *link, ls_error *err)
         return ls_fail(err, LS_EDATA, "host %s, the first, calls this one member %u of %u",
                        j->verdict.host, (unsigned)note.member, (unsigned)note.members);
     const int error =
-        tcp_receive(link, j->entry, (size_t)members * sizeof(entry), tcp_try_until(j));
+        ls_tcp_receive(link, j->entry, (size_t)members * sizeof(entry), ls_tcp_try_until(j));
     if (error)
         return ls_fail(err, error == EBADMSG ? LS_ESYSTEM : LS_EIO,
                        "the connection to host %s, the first, has failed before all had come: %s",
-                       j->verdict.host, tcp_reason(why, error));
+                       j->verdict.host, ls_tcp_reason(why, error));
     for (int m = 0; m < members; m++)
         j->entry[m].host[TCP_HOST - 1] = '\0';
     j->wire->base.member = (int)note.member;
     j->run = note.run;
-    tcp_log_waiting(j, true, "all %d have come: this is member %u, host %s is the first", members,
-                    (unsigned)note.member, j->entry[0].host);
+    ls_tcp_log_waiting(j, true, "all %d have come: this is member %u, host %s is the first",
+                       members, (unsigned)note.member, j->entry[0].host);
     return LS_OK;
 }
 
@@ -457,33 +457,33 @@ static bool may_end_soon(const joining *j, int status, uint64_t *until_ns)
 /* Returns whether to call again, and prepares the next call. This process calls again in two cases:
  * the connection was closed, for example by a gateway whose target does not listen yet; or the
  * previous run can still be ending (may_end_soon). */
-static bool is_to_call_again(joining *j, tcp_link *link, int status, const ls_error *why,
+static bool is_to_call_again(joining *j, ls_tcp_link *link, int status, const ls_error *why,
                              uint64_t *ending_ns)
 {
     if ((status != LS_EIO && !may_end_soon(j, status, ending_ns)) || ls_now_ns() >= j->until_ns)
         return false;
-    tcp_log_waiting(j, false, "%.250s; calling again", why->text);
-    tcp_hang_up_link(link);
-    tcp_pause(j);
+    ls_tcp_log_waiting(j, false, "%.250s; calling again", why->text);
+    ls_tcp_hang_up_link(link);
+    ls_tcp_pause(j);
     resolve_again(j);
     return true;
 }
 
-int tcp_call_first(joining *j, ls_error *err)
+int ls_tcp_call_first(joining *j, ls_error *err)
 {
     hello h = {.from = TCP_NOBODY, .members = (uint32_t)j->place.members};
-    tcp_link *link = &tcp_line_of(j->wire, 0, 0)->link;
+    ls_tcp_link *link = &ls_tcp_line_of(j->wire, 0, 0)->link;
     ls_error why = {0};
     uint64_t ending_ns = 0;
     int status;
-    tcp_log(j, LS_LOG_INFO, "joining the run at %s, as one of %d", j->where, j->place.members);
+    ls_tcp_log(j, LS_LOG_INFO, "joining the run at %s, as one of %d", j->where, j->place.members);
     do {
         j->verdict.kind = 0;
         status = reach_first(j, &link->fd, &why);
         if (status == LS_OK)
             status = open_own_listener(j, link->fd, &h, &why);
         if (status == LS_OK)
-            status = tcp_greet(j, link, &h, tcp_try_until(j), &why);
+            status = ls_tcp_greet(j, link, &h, ls_tcp_try_until(j), &why);
         if (status == LS_OK && j->verdict.kind == TCP_WELCOME)
             status = await_complete(j, link, &why);
     } while (is_to_call_again(j, link, status, &why, &ending_ns));
@@ -503,11 +503,11 @@ static int await_name(joining *j, ls_error *err)
         if (ls_now_ns() >= j->until_ns || (code != EAI_AGAIN && code != EAI_NONAME))
             return ls_fail(err, LS_EINVAL, "%s has no address that is known here: %s", j->meet.host,
                            gai_strerror(code));
-        tcp_log_waiting(j, false, "%s has no address that is known here (%s): waiting for one",
-                        j->meet.host, gai_strerror(code));
-        tcp_pause(j);
+        ls_tcp_log_waiting(j, false, "%s has no address that is known here (%s): waiting for one",
+                           j->meet.host, gai_strerror(code));
+        ls_tcp_pause(j);
     }
-    if (tcp_is_any(j->found->ai_addr))
+    if (ls_tcp_is_any(j->found->ai_addr))
         return ls_fail(
             err, LS_EINVAL,
             "%s stands for all addresses of a host and cannot be joined: say --listen :%s "
@@ -531,7 +531,7 @@ static int guess_first(joining *j, bool *first, ls_error *err)
     int error = EADDRNOTAVAIL;
     for (const struct addrinfo *a = j->found; a && is_elsewhere(error); a = a->ai_next)
         if (is_to_try(j, a))
-            error = tcp_listen(j, a->ai_addr, a->ai_addrlen, false);
+            error = ls_tcp_listen(j, a->ai_addr, a->ai_addrlen, false);
     *first = error == 0;
     return *first || is_elsewhere(error) || error == EADDRINUSE
                ? LS_OK /* EADDRINUSE: another process on this host is the first member */
@@ -539,7 +539,7 @@ static int guess_first(joining *j, bool *first, ls_error *err)
                          ls_reason(why, error));
 }
 
-int tcp_meet(joining *j, ls_error *err)
+int ls_tcp_meet(joining *j, ls_error *err)
 {
     bool first = !j->meet.port[0];
     int status = first ? listen_as_configured(j, err) : await_name(j, err);
@@ -547,14 +547,14 @@ int tcp_meet(joining *j, ls_error *err)
         status = guess_first(j, &first, err);
     if (status)
         return status;
-    status = first ? be_first(j, err) : tcp_call_first(j, err);
+    status = first ? be_first(j, err) : ls_tcp_call_first(j, err);
     j->until_ns = ls_deadline_ns(CONNECT_NS);
     return status;
 }
 
 /* ---- waiting until all are connected --------------------------------------------------------- */
 
-static int fail_note(const joining *j, int member, const tcp_note *note, ls_error *err)
+static int fail_note(const joining *j, int member, const ls_tcp_note *note, ls_error *err)
 {
     const char *host = j->entry[member].host;
     return member == 0 ? ls_fail(err, LS_ESYSTEM, "%.400s", note->text)
@@ -567,17 +567,17 @@ static int fail_note(const joining *j, int member, const tcp_note *note, ls_erro
  * not wait. */
 static int check_note_of(joining *j, int member, ls_error *err)
 {
-    tcp_note note = {0};
+    ls_tcp_note note = {0};
     char why[LS_REASON];
-    tcp_link *link = &tcp_line_of(j->wire, member, 0)->link;
+    ls_tcp_link *link = &ls_tcp_line_of(j->wire, member, 0)->link;
     struct pollfd watch = {.fd = link->fd, .events = POLLIN};
     if (j->caller[member].fd == REPORTED || link->fd < 0 || poll(&watch, 1, 0) <= 0)
         return LS_OK;
-    const int error = tcp_receive(link, &note, sizeof note, tcp_try_until(j));
+    const int error = ls_tcp_receive(link, &note, sizeof note, ls_tcp_try_until(j));
     if (error)
         return ls_fail(err, LS_ESYSTEM,
                        "the connection to host %s has failed while the hosts were connecting: %s",
-                       j->entry[member].host, tcp_reason(why, error));
+                       j->entry[member].host, ls_tcp_reason(why, error));
     note.text[TCP_NOTE - 1] = '\0';
     if (note.kind != (member == 0 ? TCP_GO : TCP_CONNECTED)) {
         j->failed_member = member;
@@ -587,7 +587,7 @@ static int check_note_of(joining *j, int member, ls_error *err)
     return LS_OK;
 }
 
-int tcp_check_notes(joining *j, ls_error *err)
+int ls_tcp_check_notes(joining *j, ls_error *err)
 {
     int status = LS_OK;
     if (!j->is_first)
@@ -610,31 +610,31 @@ static bool all_reported(const joining *j)
  * first. */
 static void send_result(joining *j, int status, const char *text)
 {
-    tcp_note note = {.kind = status        ? TCP_FAILED
-                             : j->is_first ? TCP_GO
-                                           : TCP_CONNECTED,
-                     .members = (uint32_t)j->place.members,
-                     .member = (uint32_t)j->failed_member};
+    ls_tcp_note note = {.kind = status        ? TCP_FAILED
+                                : j->is_first ? TCP_GO
+                                              : TCP_CONNECTED,
+                        .members = (uint32_t)j->place.members,
+                        .member = (uint32_t)j->failed_member};
     snprintf(note.text, sizeof note.text, "%.*s", TCP_NOTE - 1, text);
     for (int m = j->is_first; m < (j->is_first ? j->place.members : 1); m++) {
-        tcp_link *link = &tcp_line_of(j->wire, m, 0)->link;
+        ls_tcp_link *link = &ls_tcp_line_of(j->wire, m, 0)->link;
         if (link->fd >= 0)
-            tcp_send(link, &note, sizeof note, tcp_try_until(j));
+            ls_tcp_send(link, &note, sizeof note, ls_tcp_try_until(j));
     }
 }
 
 /* Waits until the expected notes of all members have arrived (check_note_of). */
 static int await_all(joining *j, ls_error *err)
 {
-    int status = tcp_check_notes(j, err);
+    int status = ls_tcp_check_notes(j, err);
     while (status == LS_OK && !all_reported(j)) {
         if (ls_now_ns() >= j->until_ns)
             return ls_fail(err, LS_ETIMEDOUT,
                            "not all hosts have connected to each other in time: does a firewall "
                            "let them through?");
-        (void)tcp_ready(-1, 0, ls_now_ns() + TCP_AGAIN_NS / 20);
-        tcp_beat(j);
-        status = tcp_check_notes(j, err);
+        (void)ls_tcp_ready(-1, 0, ls_now_ns() + TCP_AGAIN_NS / 20);
+        ls_tcp_beat(j);
+        status = ls_tcp_check_notes(j, err);
     }
     return status;
 }
@@ -644,17 +644,17 @@ static int await_all(joining *j, ls_error *err)
  * members. It sends the error that arrives first to all other members. */
 static int receive_cause(const joining *j, int status, ls_error *why)
 {
-    tcp_note note = {0};
-    tcp_link *link = &tcp_line_of(j->wire, 0, 0)->link;
+    ls_tcp_note note = {0};
+    ls_tcp_link *link = &ls_tcp_line_of(j->wire, 0, 0)->link;
     const uint64_t until_ns = ls_now_ns() + CAUSE_NS;
-    if (link->fd < 0 || !tcp_ready(link->fd, POLLIN, until_ns) ||
-        tcp_receive(link, &note, sizeof note, until_ns) || note.kind != TCP_FAILED)
+    if (link->fd < 0 || !ls_tcp_ready(link->fd, POLLIN, until_ns) ||
+        ls_tcp_receive(link, &note, sizeof note, until_ns) || note.kind != TCP_FAILED)
         return status;
     note.text[TCP_NOTE - 1] = '\0';
     return note.member == (uint32_t)j->wire->base.member ? status : fail_note(j, 0, &note, why);
 }
 
-int tcp_agree_to_go(joining *j, int status, ls_error *err)
+int ls_tcp_agree_to_go(joining *j, int status, ls_error *err)
 {
     ls_error why = {0};
     if (status && err)

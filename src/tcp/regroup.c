@@ -13,13 +13,13 @@
  * (TCP_CONNECTED). If one gives up, all vote again, and who gave up suspects the member that it has
  * not reached. A newcomer gives up first.
  *
- * Suspects. A member is *suspected* in three cases: the code that called tcp_regroup reports the
+ * Suspects. A member is *suspected* in three cases: the code that called ls_tcp_regroup reports the
  * member as lost (it was silent, or has announced that it leaves); a connection to its listening
  * socket is refused; or it delays the vote (suspect_silent). No member waits for a suspect. A
  * suspect whose message STATE arrives is no longer suspected. For a member that is not suspected,
  * the others wait for the *grace time*. All other time limits are multiples of the grace time.
  *
- * Only the thread that calls tcp_regroup runs the functions of this file. */
+ * Only the thread that calls ls_tcp_regroup runs the functions of this file. */
 #include "tcp/regroup.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -55,20 +55,20 @@ enum {
  * group, or leaves the vote and closes its connections. */
 static void suspect_silent(regrouping *m)
 {
-    const tcp_vote *v = m->vote;
+    const ls_tcp_vote *v = m->vote;
     const uint64_t now = ls_now_ns();
-    const tcp_set left = tcp_vote_remaining(v);
-    const int lowest = tcp_set_nth(&left, 0);
+    const ls_tcp_set left = ls_tcp_vote_remaining(v);
+    const int lowest = ls_tcp_set_nth(&left, 0);
     for (int i = 0; i < v->members; i++) {
         const bool late =
             lowest == v->own
-                ? v->proposing && tcp_set_has(&left, i) && !tcp_set_has(&v->accepted, i)
+                ? v->proposing && ls_tcp_set_has(&left, i) && !ls_tcp_set_has(&v->accepted, i)
                 : i == lowest && now - m->voter[i].heard_ns > 2 * m->grace_ns;
         if (!late || i == v->own)
             continue;
         m->voter[i].refused = true;
-        tcp_set_add(&m->vote->suspects, i);
-        tcp_disconnect_voter(m, i);
+        ls_tcp_set_add(&m->vote->suspects, i);
+        ls_tcp_disconnect_voter(m, i);
     }
 }
 
@@ -78,7 +78,7 @@ static void suspect_silent(regrouping *m)
 static bool is_settled(const regrouping *m)
 {
     const uint64_t now = ls_now_ns(), until_ns = m->settle_until_ns;
-    return tcp_vote_settled(m->vote) ||
+    return ls_tcp_vote_settled(m->vote) ||
            (now > until_ns && (now - m->changed_ns > m->grace_ns || now > until_ns + m->grace_ns));
 }
 
@@ -87,14 +87,14 @@ static bool is_settled(const regrouping *m)
 static void vote(regrouping *m)
 {
     const uint64_t now = ls_now_ns();
-    tcp_message message;
+    ls_tcp_message message;
     const bool settled = is_settled(m);
-    if (settled && tcp_vote_propose(m->vote, &message)) {
+    if (settled && ls_tcp_vote_propose(m->vote, &message)) {
         m->changed_ns = now;
-        tcp_send_to_voters(m, &message.ballot.set, &message);
+        ls_tcp_send_to_voters(m, &message.ballot.set, &message);
     }
-    if (tcp_vote_formed(m->vote, &message))
-        tcp_send_to_voters(m, &message.ballot.set, &message);
+    if (ls_tcp_vote_formed(m->vote, &message))
+        ls_tcp_send_to_voters(m, &message.ballot.set, &message);
     else if (settled && now - m->changed_ns > 2 * m->grace_ns)
         suspect_silent(m);
 }
@@ -104,16 +104,17 @@ static void vote(regrouping *m)
  * the others can still connect to it. */
 static int check_can_win(const regrouping *m, ls_error *err)
 {
-    const tcp_ballot *last = tcp_vote_last(m->vote);
-    const tcp_set left = tcp_vote_remaining(m->vote);
-    const int found = tcp_set_count(&left), all = tcp_set_count(&last->set);
+    const ls_tcp_ballot *last = ls_tcp_vote_last(m->vote);
+    const ls_tcp_set left = ls_tcp_vote_remaining(m->vote);
+    const int found = ls_tcp_set_count(&left), all = ls_tcp_set_count(&last->set);
     char hosts[100] = "";
-    if (!tcp_set_has(&last->set, m->vote->own) &&
-        !(tcp_set_has(&m->vote->arrivals, m->vote->own) && last->number == m->vote->formed.number))
+    if (!ls_tcp_set_has(&last->set, m->vote->own) &&
+        !(ls_tcp_set_has(&m->vote->arrivals, m->vote->own) &&
+          last->number == m->vote->formed.number))
         return ls_fail(err, LS_ESTALLED, "the other hosts have gone on without this one");
-    const bool waits = tcp_set_has(&m->vote->arrivals, m->vote->own) && found > 1;
-    if (is_settled(m) && !waits && !tcp_vote_may(m->vote)) {
-        tcp_list_hosts(hosts, sizeof hosts, m->j, &left);
+    const bool waits = ls_tcp_set_has(&m->vote->arrivals, m->vote->own) && found > 1;
+    if (is_settled(m) && !waits && !ls_tcp_vote_may(m->vote)) {
+        ls_tcp_list_hosts(hosts, sizeof hosts, m->j, &left);
         return ls_fail(
             err, LS_ESTALLED,
             "%d of %d hosts found each other (%s), which is %s: the other hosts may have "
@@ -136,16 +137,16 @@ static int run_vote(regrouping *m, ls_error *err)
     const uint64_t number = m->vote->formed.number;
     int status = LS_OK;
     while (status == LS_OK && m->vote->formed.number == number) {
-        tcp_call_voters(m);
-        tcp_accept_voter(m);
+        ls_tcp_call_voters(m);
+        ls_tcp_accept_voter(m);
         for (int i = 0; i < m->vote->members; i++)
-            tcp_receive_from_voter(m, i);
+            ls_tcp_receive_from_voter(m, i);
         if (m->vote->formed.number != number)
             break;
         if (ls_now_ns() - m->sent_ns > (m->news ? NEWS_NS : TCP_INTERVAL_NS)) {
             m->sent_ns = ls_now_ns();
             m->news = false;
-            tcp_send_state(m);
+            ls_tcp_send_state(m);
         }
         vote(m);
         if (m->vote->formed.number == number)
@@ -160,22 +161,24 @@ static int run_vote(regrouping *m, ls_error *err)
  * for connections, and is not lost. Therefore this member waits until the other one has given up
  * (GRACES_TO_CONNECT), and one grace time more. The vote ends later accordingly, with time for the
  * proposal and the answers. */
-tcp_limits tcp_limits_of_vote(uint64_t now, uint64_t formed_ns, uint64_t grace_ns, uint64_t end_ns)
+ls_tcp_limits ls_tcp_limits_of_vote(uint64_t now, uint64_t formed_ns, uint64_t grace_ns,
+                                    uint64_t end_ns)
 {
-    tcp_limits limits = {.settle_ns = now + grace_ns};
+    ls_tcp_limits limits = {.settle_ns = now + grace_ns};
     if (formed_ns && formed_ns + GRACES_TO_CONNECT * grace_ns > now)
         limits.settle_ns = formed_ns + (GRACES_TO_CONNECT + 1) * grace_ns;
-    limits.until_ns = tcp_sooner(limits.settle_ns + GRACES_AFTER_WAIT * grace_ns, end_ns);
+    limits.until_ns = ls_tcp_sooner(limits.settle_ns + GRACES_AFTER_WAIT * grace_ns, end_ns);
     return limits;
 }
 
 /* Begins a vote: closes the connections of the previous vote and sets the time limits. */
-static void begin_vote(regrouping *m, const tcp_set *suspects)
+static void begin_vote(regrouping *m, const ls_tcp_set *suspects)
 {
     const uint64_t now = m->began_ns = m->changed_ns = ls_now_ns();
-    const tcp_limits limits = tcp_limits_of_vote(now, m->j->formed_ns, m->grace_ns, m->end_ns);
-    tcp_disconnect_voters(m);
-    tcp_vote_begin(m->vote, suspects);
+    const ls_tcp_limits limits =
+        ls_tcp_limits_of_vote(now, m->j->formed_ns, m->grace_ns, m->end_ns);
+    ls_tcp_disconnect_voters(m);
+    ls_tcp_vote_begin(m->vote, suspects);
     m->settle_until_ns = limits.settle_ns;
     m->j->until_ns = limits.until_ns;
     /* the newcomer is invited before all members have begun to vote */
@@ -185,12 +188,12 @@ static void begin_vote(regrouping *m, const tcp_set *suspects)
 /* Notes the direction of the connections to the new member of the formed host group. */
 static void note_turned(joining *j)
 {
-    const tcp_ballot *formed = &j->vote.formed;
-    const int fresh = tcp_set_nth(&formed->fresh, 0);
+    const ls_tcp_ballot *formed = &j->vote.formed;
+    const int fresh = ls_tcp_set_nth(&formed->fresh, 0);
     if (fresh == j->vote.own)
         j->turned = formed->turned;
-    else if (fresh >= 0 && tcp_set_has(&formed->turned, j->vote.own))
-        tcp_set_add(&j->turned, fresh);
+    else if (fresh >= 0 && ls_tcp_set_has(&formed->turned, j->vote.own))
+        ls_tcp_set_add(&j->turned, fresh);
 }
 
 static bool is_ready(const regrouping *m, int who)
@@ -203,14 +206,14 @@ static bool is_ready(const regrouping *m, int who)
  * vote has heard it from all, or is lost, which the new transport notices. */
 static int await_ready(regrouping *m, ls_error *err)
 {
-    const tcp_set *set = &m->vote->formed.set;
-    tcp_message message = {.kind = TCP_CONNECTED_ALL, .ballot = m->vote->formed};
-    tcp_send_to_voters(m, set, &message);
+    const ls_tcp_set *set = &m->vote->formed.set;
+    ls_tcp_message message = {.kind = TCP_CONNECTED_ALL, .ballot = m->vote->formed};
+    ls_tcp_send_to_voters(m, set, &message);
     for (;;) {
         bool left = false, whole = true, goes_on = false;
         for (int i = 0; i < m->vote->members; i++)
-            if (i != m->vote->own && tcp_set_has(set, i)) {
-                left |= tcp_has_left(m, i);
+            if (i != m->vote->own && ls_tcp_set_has(set, i)) {
+                left |= ls_tcp_has_left(m, i);
                 whole &= is_ready(m, i);
                 goes_on |= is_ready(m, i) && m->j->voting[i].fd < 0;
             }
@@ -218,8 +221,8 @@ static int await_ready(regrouping *m, ls_error *err)
             return LS_OK;
         if (left || ls_now_ns() >= m->j->until_ns)
             return ls_fail(err, LS_EIO, "another host was lost while the hosts were connecting");
-        (void)tcp_ready(-1, 0, ls_now_ns() + TCP_LISTEN_NS);
-        tcp_beat(m->j);
+        (void)ls_tcp_ready(-1, 0, ls_now_ns() + TCP_LISTEN_NS);
+        ls_tcp_beat(m->j);
     }
 }
 
@@ -227,27 +230,27 @@ static int await_ready(regrouping *m, ls_error *err)
  * until all members have made all connections. If one member gives up because another was lost
  * meanwhile, the others notice it and give up too (join.c), so all survivors are in the next vote
  * within the grace time. */
-static int connect_anew(tcp_wire **out, regrouping *m, ls_error *err)
+static int connect_anew(ls_tcp_wire **out, regrouping *m, ls_error *err)
 {
-    const tcp_set *set = &m->vote->formed.set;
-    const bool comes = tcp_set_has(&m->vote->formed.fresh, m->vote->own);
-    tcp_wire *w = ls_alloc(NULL, sizeof *w);
+    const ls_tcp_set *set = &m->vote->formed.set;
+    const bool comes = ls_tcp_set_has(&m->vote->formed.fresh, m->vote->own);
+    ls_tcp_wire *w = ls_alloc(NULL, sizeof *w);
     if (!w)
         return ls_fail(err, LS_ENOMEM, "out of memory for a wire");
     m->j->wire = w;
     m->j->until_ns =
-        tcp_sooner(ls_now_ns() + (comes ? 1 : GRACES_TO_CONNECT) * m->grace_ns, m->end_ns);
+        ls_tcp_sooner(ls_now_ns() + (comes ? 1 : GRACES_TO_CONNECT) * m->grace_ns, m->end_ns);
     m->j->unreached = -1;
-    w->base.member = tcp_set_index(set, m->vote->own);
-    int status = tcp_make_lines(w, tcp_set_count(set), err);
+    w->base.member = ls_tcp_set_index(set, m->vote->own);
+    int status = ls_tcp_make_lines(w, ls_tcp_set_count(set), err);
     if (status == LS_OK)
-        status = tcp_connect_all(m->j, err);
+        status = ls_tcp_connect_all(m->j, err);
     if (status == LS_OK)
         status = await_ready(m, err);
     if (status == LS_OK)
-        tcp_expand_keys(w);
+        ls_tcp_expand_keys(w);
     if (status)
-        tcp_free(w);
+        ls_tcp_free(w);
     else
         *out = w;
     return status;
@@ -257,13 +260,13 @@ static int connect_anew(tcp_wire **out, regrouping *m, ls_error *err)
  * member; `who` −1: none is missing. */
 static bool is_of_newcomer(const regrouping *m, int who)
 {
-    const tcp_set *fresh = &m->vote->formed.fresh;
-    return who >= 0 && (tcp_set_has(fresh, m->vote->own) || tcp_set_has(fresh, who));
+    const ls_tcp_set *fresh = &m->vote->formed.fresh;
+    return who >= 0 && (ls_tcp_set_has(fresh, m->vote->own) || ls_tcp_set_has(fresh, who));
 }
 
 /* Votes and connects. If another member is lost before all members have connected, the others vote
  * again without that member. */
-static int vote_and_connect(tcp_wire **out, regrouping *m, tcp_set suspects, ls_error *err)
+static int vote_and_connect(ls_tcp_wire **out, regrouping *m, ls_tcp_set suspects, ls_error *err)
 {
     int status = LS_ESTALLED;
     m->end_ns = ls_now_ns() + GRACES_IN_ALL * m->grace_ns;
@@ -276,9 +279,9 @@ static int vote_and_connect(tcp_wire **out, regrouping *m, tcp_set suspects, ls_
         note_turned(m->j);
         status = connect_anew(out, m, err);
         if (status && is_of_newcomer(m, m->j->unreached))
-            tcp_set_add(&suspects, m->j->unreached);
+            ls_tcp_set_add(&suspects, m->j->unreached);
     }
-    tcp_disconnect_voters(m);
+    ls_tcp_disconnect_voters(m);
     return status;
 }
 
@@ -292,10 +295,11 @@ static uint64_t grace_of(uint64_t deadline_ns)
 }
 
 /* Allocates the voters, then votes and connects. */
-static int run_regrouping(tcp_wire **out, regrouping *m, const tcp_set *suspects, ls_error *err)
+static int run_regrouping(ls_tcp_wire **out, regrouping *m, const ls_tcp_set *suspects,
+                          ls_error *err)
 {
     const size_t members = (size_t)m->vote->members;
-    tcp_link *voting = ls_alloc_array(NULL, members, sizeof *voting);
+    ls_tcp_link *voting = ls_alloc_array(NULL, members, sizeof *voting);
     m->voter = ls_alloc_array(NULL, members, sizeof *m->voter);
     for (size_t i = 0; voting && m->voter && i < members; i++)
         voting[i].fd = m->voter[i].call.fd = -1;
@@ -313,33 +317,33 @@ static int run_regrouping(tcp_wire **out, regrouping *m, const tcp_set *suspects
 
 /* Replaces the reason why this newcomer was not admitted, if it has not reached all members of the
  * run. `old`: the members before the vote. */
-static int explain(const regrouping *m, int status, const tcp_set *old, ls_error *err)
+static int explain(const regrouping *m, int status, const ls_tcp_set *old, ls_error *err)
 {
     char why[TCP_NOTE];
-    tcp_set apart = {{0}};
+    ls_tcp_set apart = {{0}};
     for (int i = 0; i < m->vote->own; i++)
-        if (tcp_set_has(old, i) && (!tcp_set_has(&m->met, i) || m->j->unreached == i))
-            tcp_set_add(&apart, i);
-    if (status != LS_ESTALLED || tcp_set_count(&apart) == 0)
+        if (ls_tcp_set_has(old, i) && (!ls_tcp_set_has(&m->met, i) || m->j->unreached == i))
+            ls_tcp_set_add(&apart, i);
+    if (status != LS_ESTALLED || ls_tcp_set_count(&apart) == 0)
         return status;
-    tcp_say_apart(why, sizeof why, m->j, m->j->host, &apart, tcp_set_count(old));
+    ls_tcp_say_apart(why, sizeof why, m->j, m->j->host, &apart, ls_tcp_set_count(old));
     return ls_fail(err, status, "%s", why);
 }
 
 /* Sets w->base.admitted, the member number of the newcomer in the new host group. All members set
- * the same number, because the proposal names the newcomer (tcp_ballot.fresh). */
-static void set_admitted(tcp_wire *w, const tcp_vote *v)
+ * the same number, because the proposal names the newcomer (ls_tcp_ballot.fresh). */
+static void set_admitted(ls_tcp_wire *w, const ls_tcp_vote *v)
 {
     w->base.admitted = 0;
     for (int i = 1; i < w->base.members; i++)
-        if (tcp_set_has(&v->formed.fresh, tcp_set_nth(&v->formed.set, i)))
+        if (ls_tcp_set_has(&v->formed.fresh, ls_tcp_set_nth(&v->formed.set, i)))
             w->base.admitted = i;
 }
 
-int tcp_vote_in(tcp_wire **out, joining *j, uint64_t grace_ns, ls_error *err)
+int ls_tcp_vote_in(ls_tcp_wire **out, joining *j, uint64_t grace_ns, ls_error *err)
 {
     const ls_regroup how = {.size = sizeof how, .alive = j->options.alive, .user = j->options.user};
-    const tcp_set none = {{0}};
+    const ls_tcp_set none = {{0}};
     regrouping m = {.j = j,
                     .vote = &j->vote,
                     .before = j->vote.formed.set,
@@ -361,12 +365,12 @@ int tcp_vote_in(tcp_wire **out, joining *j, uint64_t grace_ns, ls_error *err)
      * again (meet.c). */
     close(j->listen_fd);
     j->listen_fd = -1;
-    tcp_free(*out);
+    ls_tcp_free(*out);
     *out = NULL;
     return ls_fail(err, LS_ESTALLED, "another host was lost during the admission");
 }
 
-int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *err)
+int ls_tcp_regroup(ls_tcp_wire **out, ls_tcp_wire *old, const ls_regroup *how, ls_error *err)
 {
     joining *j = old->rendezvous;
     if (!j || !j->options.regroups)
@@ -377,13 +381,13 @@ int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *
                     .old = old,
                     .before = j->vote.formed.set,
                     .grace_ns = grace_of(how->deadline_ns)};
-    tcp_set suspects = {{0}};
+    ls_tcp_set suspects = {{0}};
     for (int i = 0; i < old->base.members; i++)
         if (how->lost[i])
-            tcp_set_add(&suspects, tcp_set_nth(&m.before, i));
-    j->vote.arrivals = (tcp_set){{0}};
+            ls_tcp_set_add(&suspects, ls_tcp_set_nth(&m.before, i));
+    j->vote.arrivals = (ls_tcp_set){{0}};
     j->try_ns = m.grace_ns / 4;
-    int status = how->arrival ? tcp_invite(j, how->arrival, m.grace_ns, err) : LS_OK;
+    int status = how->arrival ? ls_tcp_invite(j, how->arrival, m.grace_ns, err) : LS_OK;
     if (status)
         return status;
     j->how = how;
@@ -392,16 +396,17 @@ int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *
     j->how = NULL;
     j->running = true;
     /* Closes pending connections and connections that came too late for the new host group. */
-    tcp_hang_up(j);
+    ls_tcp_hang_up(j);
     if (status)
         return status;
     for (int i = 0; i < (*out)->base.members; i++) {
-        const int number = tcp_set_nth(&j->vote.formed.set, i);
-        how->origin[i] = tcp_set_has(&m.before, number) ? tcp_set_index(&m.before, number) : -1;
+        const int number = ls_tcp_set_nth(&j->vote.formed.set, i);
+        how->origin[i] =
+            ls_tcp_set_has(&m.before, number) ? ls_tcp_set_index(&m.before, number) : -1;
     }
     set_admitted(*out, &j->vote);
     if (how->arrival && (*out)->base.admitted == 0)
-        tcp_explain_failure(j, how);
+        ls_tcp_explain_failure(j, how);
     (*out)->rendezvous = j;
     old->rendezvous = NULL;
     return LS_OK;

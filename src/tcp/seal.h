@@ -39,60 +39,60 @@
 enum { TCP_TAG = LS_MAC_TAG };
 
 /* One direction of a connection. */
-typedef struct tcp_way {
+typedef struct ls_tcp_way {
     uint8_t key[LS_MAC_KEY];
     uint64_t number; /* number of the next message */
-} tcp_way;
+} ls_tcp_way;
 
 /* A connection. The keys are set when the handshake is complete. */
-typedef struct tcp_link {
+typedef struct ls_tcp_link {
     int fd; /* −1: none */
-    tcp_way out, in;
-} tcp_link;
+    ls_tcp_way out, in;
+} ls_tcp_link;
 
 /* Derives 32 bytes from the secret: the HMAC-SHA-256 of a letter and the claim, which has at most
- * the size of a hello and a nonce. Each use of the secret has its own letter (tcp_letter). */
-void tcp_derive(uint8_t out[32], const void *secret, size_t secret_bytes, char letter,
-                const void *claim, size_t claim_bytes);
+ * the size of a hello and a nonce. Each use of the secret has its own letter (ls_tcp_letter). */
+void ls_tcp_derive(uint8_t out[32], const void *secret, size_t secret_bytes, char letter,
+                   const void *claim, size_t claim_bytes);
 
 /* Command that makes a secret, for messages. */
 #define TCP_MAKE_SECRET "head -c 32 /dev/urandom > FILE"
 
 /* Uses of the secret. */
-typedef enum tcp_letter {
+typedef enum ls_tcp_letter {
     TCP_PROOF_LISTENER = 'a', /* proof that the listener knows the secret */
     TCP_PROOF_CALLER = 'c',   /* proof that the caller knows the secret */
     TCP_KEY_LISTENER = 'A',   /* key of the messages that the listener sends */
     TCP_KEY_CALLER = 'C'      /* key of the messages that the caller sends */
-} tcp_letter;
+} ls_tcp_letter;
 
 /* Sets the keys of a connection, and starts its numbers at 0. `claim`: the hello and the listener's
  * nonce. `calls`: this process is the caller. */
-void tcp_set_keys(tcp_link *link, const void *secret, size_t secret_bytes, const void *claim,
-                  size_t claim_bytes, bool calls);
+void ls_tcp_set_keys(ls_tcp_link *link, const void *secret, size_t secret_bytes, const void *claim,
+                     size_t claim_bytes, bool calls);
 
 /* Computes the tag of the next message of a direction. */
-void tcp_seal(uint8_t tag[TCP_TAG], tcp_way *way, const void *data, size_t bytes);
+void ls_tcp_seal(uint8_t tag[TCP_TAG], ls_tcp_way *way, const void *data, size_t bytes);
 /* Returns whether the tag is that of the next message of a direction. */
-bool tcp_is_sealed(tcp_way *way, const void *data, size_t bytes, const uint8_t tag[TCP_TAG]);
+bool ls_tcp_is_sealed(ls_tcp_way *way, const void *data, size_t bytes, const uint8_t tag[TCP_TAG]);
 
-/* Seals and sends a message. Returns 0 or an errno, as tcp_move_all (join.h) does. */
-int tcp_send(tcp_link *link, const void *data, size_t bytes, uint64_t until_ns);
+/* Seals and sends a message. Returns 0 or an errno, as ls_tcp_move_all (join.h) does. */
+int ls_tcp_send(ls_tcp_link *link, const void *data, size_t bytes, uint64_t until_ns);
 /* Seals and sends a message if it can be sent at once. Returns 0, or EAGAIN if nothing was sent, or
  * the errno of a connection that is of no use any more, because it is broken or a part of the
  * message was sent. */
-int tcp_send_now(tcp_link *link, const void *data, size_t bytes);
-/* Receives a message. Returns 0 or an errno, as tcp_move_all does; EBADMSG: the tag does not
+int ls_tcp_send_now(ls_tcp_link *link, const void *data, size_t bytes);
+/* Receives a message. Returns 0 or an errno, as ls_tcp_move_all does; EBADMSG: the tag does not
  * match. */
-int tcp_receive(tcp_link *link, void *data, size_t bytes, uint64_t until_ns);
+int ls_tcp_receive(ls_tcp_link *link, void *data, size_t bytes, uint64_t until_ns);
 
 /* Closes the connection, if there is one. */
-void tcp_hang_up_link(tcp_link *link);
+void ls_tcp_hang_up_link(ls_tcp_link *link);
 
 /* Text for EBADMSG in error messages: "a message was changed on the way: …". */
-extern const char tcp_changed[];
-/* Returns the reason for a failed call, as ls_reason (base/error.h) does; tcp_changed for
+extern const char ls_tcp_changed[];
+/* Returns the reason for a failed call, as ls_reason (base/error.h) does; ls_tcp_changed for
  * EBADMSG. */
-const char *tcp_reason(char out[LS_REASON], int error);
+const char *ls_tcp_reason(char out[LS_REASON], int error);
 
 #endif

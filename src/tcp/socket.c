@@ -11,20 +11,20 @@
 #include <poll.h>
 #include <unistd.h>
 
-bool tcp_ready(int fd, short events, uint64_t until_ns)
+bool ls_tcp_ready(int fd, short events, uint64_t until_ns)
 {
     struct pollfd watch = {.fd = fd, .events = events};
     for (;;) {
         const uint64_t now = ls_now_ns();
         /* poll() is called at least once, so that a thread that had no CPU until `until_ns` still
          * sees the event. */
-        const int n = poll(&watch, 1, now < until_ns ? tcp_milliseconds(until_ns - now) : 0);
+        const int n = poll(&watch, 1, now < until_ns ? ls_tcp_milliseconds(until_ns - now) : 0);
         if (n >= 0 || errno != EINTR)
             return n > 0;
     }
 }
 
-bool tcp_is_closed(int fd)
+bool ls_tcp_is_closed(int fd)
 {
     char byte;
     const ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -42,7 +42,7 @@ static void advance(struct iovec part[2], size_t bytes)
     }
 }
 
-int tcp_move_parts(int fd, struct iovec part[2], bool out, uint64_t until_ns)
+int ls_tcp_move_parts(int fd, struct iovec part[2], bool out, uint64_t until_ns)
 {
     struct msghdr message = {.msg_iov = part, .msg_iovlen = 2};
     while (part[0].iov_len + part[1].iov_len > 0) {
@@ -51,7 +51,7 @@ int tcp_move_parts(int fd, struct iovec part[2], bool out, uint64_t until_ns)
             advance(part, (size_t)n);
         else if (n == 0)
             return ECONNRESET;
-        else if (errno == EAGAIN && !tcp_ready(fd, out ? POLLOUT : POLLIN, until_ns))
+        else if (errno == EAGAIN && !ls_tcp_ready(fd, out ? POLLOUT : POLLIN, until_ns))
             return ETIMEDOUT;
         else if (errno != EAGAIN && errno != EINTR)
             return errno;
@@ -59,13 +59,13 @@ int tcp_move_parts(int fd, struct iovec part[2], bool out, uint64_t until_ns)
     return 0;
 }
 
-int tcp_move_all(int fd, void *data, size_t bytes, bool out, uint64_t until_ns)
+int ls_tcp_move_all(int fd, void *data, size_t bytes, bool out, uint64_t until_ns)
 {
     struct iovec part[2] = {{data, bytes}, {NULL, 0}};
-    return tcp_move_parts(fd, part, out, until_ns);
+    return ls_tcp_move_parts(fd, part, out, until_ns);
 }
 
-int tcp_draw(void *out, size_t bytes, ls_error *err)
+int ls_tcp_draw(void *out, size_t bytes, ls_error *err)
 {
     const int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
     const ssize_t n = fd >= 0 ? read(fd, out, bytes) : -1;
@@ -74,7 +74,7 @@ int tcp_draw(void *out, size_t bytes, ls_error *err)
     return n == (ssize_t)bytes ? LS_OK : ls_fail(err, LS_ESYSTEM, "cannot read /dev/urandom");
 }
 
-void tcp_set_up(int fd)
+void ls_tcp_set_up(int fd)
 {
     const int on = 1;
     fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -82,13 +82,13 @@ void tcp_set_up(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-int tcp_listen(joining *j, const struct sockaddr *at, socklen_t bytes, bool both_families)
+int ls_tcp_listen(joining *j, const struct sockaddr *at, socklen_t bytes, bool both_families)
 {
     const int on = 1, off = 0;
     j->listen_fd = socket(at->sa_family, SOCK_STREAM, 0);
     if (j->listen_fd < 0)
         return errno;
-    tcp_set_up(j->listen_fd);
+    ls_tcp_set_up(j->listen_fd);
     setsockopt(j->listen_fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (both_families)
         setsockopt(j->listen_fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
@@ -100,13 +100,13 @@ int tcp_listen(joining *j, const struct sockaddr *at, socklen_t bytes, bool both
     return error;
 }
 
-void tcp_begin_dial(int *fd, int *error, const struct sockaddr *at, socklen_t bytes)
+void ls_tcp_begin_dial(int *fd, int *error, const struct sockaddr *at, socklen_t bytes)
 {
     *fd = socket(at->sa_family, SOCK_STREAM, 0);
     *error = errno;
     if (*fd < 0)
         return;
-    tcp_set_up(*fd);
+    ls_tcp_set_up(*fd);
     *error = connect(*fd, at, bytes) ? errno : 0;
     if (*error == EINTR)
         *error = EINPROGRESS;
@@ -116,20 +116,20 @@ void tcp_begin_dial(int *fd, int *error, const struct sockaddr *at, socklen_t by
     }
 }
 
-int tcp_dialled(int fd, uint64_t until_ns)
+int ls_tcp_dialled(int fd, uint64_t until_ns)
 {
     int error = EINPROGRESS;
     socklen_t size = sizeof error;
-    if (tcp_ready(fd, POLLOUT, until_ns) && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size))
+    if (ls_tcp_ready(fd, POLLOUT, until_ns) && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size))
         error = errno;
     return error;
 }
 
-void tcp_dial(int *fd, int *error, const struct sockaddr *at, socklen_t bytes, uint64_t until_ns)
+void ls_tcp_dial(int *fd, int *error, const struct sockaddr *at, socklen_t bytes, uint64_t until_ns)
 {
-    tcp_begin_dial(fd, error, at, bytes);
+    ls_tcp_begin_dial(fd, error, at, bytes);
     if (*fd >= 0 && *error == EINPROGRESS)
-        *error = tcp_dialled(*fd, until_ns);
+        *error = ls_tcp_dialled(*fd, until_ns);
     if (*error == EINPROGRESS)
         *error = ETIMEDOUT;
     if (*error && *fd >= 0) {
@@ -138,9 +138,9 @@ void tcp_dial(int *fd, int *error, const struct sockaddr *at, socklen_t bytes, u
     }
 }
 
-void tcp_pause(const joining *j)
+void ls_tcp_pause(const joining *j)
 {
-    /* With the descriptor −1, tcp_ready only sleeps. */
-    (void)tcp_ready(-1, 0, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns));
-    tcp_beat(j);
+    /* With the descriptor −1, ls_tcp_ready only sleeps. */
+    (void)ls_tcp_ready(-1, 0, ls_tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns));
+    ls_tcp_beat(j);
 }

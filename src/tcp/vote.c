@@ -11,7 +11,7 @@ enum { WORDS = LS_MEMBERS_MAX / 64 };
 
 /* ---- sets ------------------------------------------------------------------------------------ */
 
-int tcp_set_count(const tcp_set *s)
+int ls_tcp_set_count(const ls_tcp_set *s)
 {
     int count = 0;
     for (int i = 0; i < WORDS; i++)
@@ -19,48 +19,48 @@ int tcp_set_count(const tcp_set *s)
     return count;
 }
 
-int tcp_set_nth(const tcp_set *s, int index)
+int ls_tcp_set_nth(const ls_tcp_set *s, int index)
 {
     for (int i = 0; i < LS_MEMBERS_MAX; i++)
-        if (tcp_set_has(s, i) && index-- == 0)
+        if (ls_tcp_set_has(s, i) && index-- == 0)
             return i;
     return -1;
 }
 
-int tcp_set_index(const tcp_set *s, int who)
+int ls_tcp_set_index(const ls_tcp_set *s, int who)
 {
     int index = 0;
     for (int i = 0; i < who; i++)
-        index += tcp_set_has(s, i);
+        index += ls_tcp_set_has(s, i);
     return index;
 }
 
-static tcp_set intersection(const tcp_set *a, const tcp_set *b)
+static ls_tcp_set intersection(const ls_tcp_set *a, const ls_tcp_set *b)
 {
-    tcp_set out;
+    ls_tcp_set out;
     for (int i = 0; i < WORDS; i++)
         out.bits[i] = a->bits[i] & b->bits[i];
     return out;
 }
 
-static bool is_quorum(const tcp_set *part, const tcp_set *whole)
+static bool is_quorum(const ls_tcp_set *part, const ls_tcp_set *whole)
 {
-    const tcp_set shared = intersection(part, whole);
-    const int twice = 2 * tcp_set_count(&shared), all = tcp_set_count(whole);
-    return twice > all || (twice == all && tcp_set_has(part, tcp_set_nth(whole, 0)));
+    const ls_tcp_set shared = intersection(part, whole);
+    const int twice = 2 * ls_tcp_set_count(&shared), all = ls_tcp_set_count(whole);
+    return twice > all || (twice == all && ls_tcp_set_has(part, ls_tcp_set_nth(whole, 0)));
 }
 
-static tcp_set difference(const tcp_set *a, const tcp_set *b)
+static ls_tcp_set difference(const ls_tcp_set *a, const ls_tcp_set *b)
 {
-    tcp_set out;
+    ls_tcp_set out;
     for (int i = 0; i < WORDS; i++)
         out.bits[i] = a->bits[i] & ~b->bits[i];
     return out;
 }
 
-static tcp_set union_of(const tcp_set *a, const tcp_set *b)
+static ls_tcp_set union_of(const ls_tcp_set *a, const ls_tcp_set *b)
 {
-    tcp_set out;
+    ls_tcp_set out;
     for (int i = 0; i < WORDS; i++)
         out.bits[i] = a->bits[i] | b->bits[i];
     return out;
@@ -68,25 +68,25 @@ static tcp_set union_of(const tcp_set *a, const tcp_set *b)
 
 /* ---- creating -------------------------------------------------------------------------------- */
 
-int tcp_vote_init(tcp_vote *v, int own, int members, ls_error *err)
+int ls_tcp_vote_init(ls_tcp_vote *v, int own, int members, ls_error *err)
 {
-    *v = (tcp_vote){.own = own, .members = members};
+    *v = (ls_tcp_vote){.own = own, .members = members};
     v->state = ls_alloc_array(NULL, (size_t)members, sizeof *v->state);
     for (int i = 0; i < members; i++)
-        tcp_set_add(&v->formed.set, i);
+        ls_tcp_set_add(&v->formed.set, i);
     return v->state ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for %d members", members);
 }
 
-void tcp_vote_fini(tcp_vote *v)
+void ls_tcp_vote_fini(ls_tcp_vote *v)
 {
     ls_free(NULL, v->state);
     v->state = NULL;
 }
 
-int tcp_vote_expect(tcp_vote *v, int who, ls_error *err)
+int ls_tcp_vote_expect(ls_tcp_vote *v, int who, ls_error *err)
 {
     if (who >= v->members) {
-        tcp_message *state = ls_alloc_array(NULL, (size_t)who + 1, sizeof *state);
+        ls_tcp_message *state = ls_alloc_array(NULL, (size_t)who + 1, sizeof *state);
         if (!state)
             return ls_fail(err, LS_ENOMEM, "out of memory for %d members", who + 1);
         memcpy(state, v->state, (size_t)v->members * sizeof *state);
@@ -94,32 +94,32 @@ int tcp_vote_expect(tcp_vote *v, int who, ls_error *err)
         v->state = state;
         v->members = who + 1;
     }
-    v->arrivals = (tcp_set){{0}};
-    tcp_set_add(&v->arrivals, who);
+    v->arrivals = (ls_tcp_set){{0}};
+    ls_tcp_set_add(&v->arrivals, who);
     return LS_OK;
 }
 
-void tcp_vote_begin(tcp_vote *v, const tcp_set *suspects)
+void ls_tcp_vote_begin(ls_tcp_vote *v, const ls_tcp_set *suspects)
 {
     v->proposing = false;
     v->suspects = *suspects;
-    v->turned = v->here = (tcp_set){{0}};
-    tcp_set_add(&v->here, v->own);
+    v->turned = v->here = (ls_tcp_set){{0}};
+    ls_tcp_set_add(&v->here, v->own);
 }
 
 /* If this member has proposed a host group with the disconnected member, the proposal is abandoned,
  * because the disconnected member cannot accept it any more. Accepted proposals stay in v->tried:
  * the disconnected member can have accepted them too. */
-void tcp_vote_disconnect(tcp_vote *v, int who)
+void ls_tcp_vote_disconnect(ls_tcp_vote *v, int who)
 {
-    tcp_set_remove(&v->here, who);
-    if (v->proposing && tcp_set_has(&v->proposal.set, who))
+    ls_tcp_set_remove(&v->here, who);
+    if (v->proposing && ls_tcp_set_has(&v->proposal.set, who))
         v->proposing = false;
 }
 
-void tcp_vote_state(const tcp_vote *v, tcp_message *out)
+void ls_tcp_vote_state(const ls_tcp_vote *v, ls_tcp_message *out)
 {
-    *out = (tcp_message){.kind = TCP_STATE, .ballot = v->formed, .number = v->highest};
+    *out = (ls_tcp_message){.kind = TCP_STATE, .ballot = v->formed, .number = v->highest};
     out->suspects = v->suspects;
     out->arrivals = v->arrivals;
     out->links = v->here;
@@ -129,106 +129,106 @@ void tcp_vote_state(const tcp_vote *v, tcp_message *out)
 /* ---- the remaining members --------------------------------------------------------------- */
 
 /* Returns the newest host group that the member `who` has formed, as far as this member knows. */
-static const tcp_ballot *formed_of(const tcp_vote *v, int who)
+static const ls_tcp_ballot *formed_of(const ls_tcp_vote *v, int who)
 {
     return who == v->own ? &v->formed : &v->state[who].ballot;
 }
 
-const tcp_ballot *tcp_vote_last(const tcp_vote *v)
+const ls_tcp_ballot *ls_tcp_vote_last(const ls_tcp_vote *v)
 {
-    const tcp_ballot *last = &v->formed;
+    const ls_tcp_ballot *last = &v->formed;
     for (int i = 0; i < v->members; i++)
-        if (tcp_set_has(&v->here, i) && formed_of(v, i)->number > last->number)
+        if (ls_tcp_set_has(&v->here, i) && formed_of(v, i)->number > last->number)
             last = formed_of(v, i);
     return last;
 }
 
 /* Returns the arrivals (processes to be admitted) that every connected member knows. Returns the
  * empty set if a host group has been formed since this member learned of the arrivals. */
-static tcp_set known_arrivals(const tcp_vote *v)
+static ls_tcp_set known_arrivals(const ls_tcp_vote *v)
 {
-    tcp_set known = v->arrivals;
-    if (tcp_vote_last(v)->number != v->formed.number)
-        return (tcp_set){{0}};
+    ls_tcp_set known = v->arrivals;
+    if (ls_tcp_vote_last(v)->number != v->formed.number)
+        return (ls_tcp_set){{0}};
     for (int i = 0; i < v->members; i++)
-        if (i != v->own && tcp_set_has(&v->here, i))
+        if (i != v->own && ls_tcp_set_has(&v->here, i))
             known = intersection(&known, &v->state[i].arrivals);
     return known;
 }
 
-/* Returns the candidates: the members that the next host group can have (tcp_vote_remaining). */
-static tcp_set candidates(const tcp_vote *v)
+/* Returns the candidates: the members that the next host group can have (ls_tcp_vote_remaining). */
+static ls_tcp_set candidates(const ls_tcp_vote *v)
 {
-    const tcp_set arrivals = known_arrivals(v);
-    return union_of(&tcp_vote_last(v)->set, &arrivals);
+    const ls_tcp_set arrivals = known_arrivals(v);
+    return union_of(&ls_tcp_vote_last(v)->set, &arrivals);
 }
 
 /* Returns the candidates to which this member has a link, itself included. */
-static tcp_set connected(const tcp_vote *v)
+static ls_tcp_set connected(const ls_tcp_vote *v)
 {
-    const tcp_set able = candidates(v);
+    const ls_tcp_set able = candidates(v);
     return intersection(&v->here, &able);
 }
 
 /* Returns whether the members `a` and `b`, both connected, have a link. */
-static bool has_link(const tcp_vote *v, int a, int b)
+static bool has_link(const ls_tcp_vote *v, int a, int b)
 {
-    return tcp_set_has(a == v->own ? &v->here : &v->state[a].links, b) &&
-           tcp_set_has(b == v->own ? &v->here : &v->state[b].links, a);
+    return ls_tcp_set_has(a == v->own ? &v->here : &v->state[a].links, b) &&
+           ls_tcp_set_has(b == v->own ? &v->here : &v->state[b].links, a);
 }
 
 /* Returns whether the connected member `who` has links to all members of the set. */
-static bool has_links(const tcp_vote *v, int who, const tcp_set *set)
+static bool has_links(const ls_tcp_vote *v, int who, const ls_tcp_set *set)
 {
     for (int i = 0; i < v->members; i++)
-        if (i != who && tcp_set_has(set, i) && !has_link(v, i, who))
+        if (i != who && ls_tcp_set_has(set, i) && !has_link(v, i, who))
             return false;
     return true;
 }
 
-tcp_set tcp_vote_remaining(const tcp_vote *v)
+ls_tcp_set ls_tcp_vote_remaining(const ls_tcp_vote *v)
 {
-    const tcp_set able = connected(v);
-    tcp_set left = {{0}};
+    const ls_tcp_set able = connected(v);
+    ls_tcp_set left = {{0}};
     for (int i = 0; i < v->members; i++)
-        if (tcp_set_has(&able, i) && has_links(v, i, &left))
-            tcp_set_add(&left, i);
+        if (ls_tcp_set_has(&able, i) && has_links(v, i, &left))
+            ls_tcp_set_add(&left, i);
     return left;
 }
 
-static bool suspects(const tcp_vote *v, int who, int other)
+static bool suspects(const ls_tcp_vote *v, int who, int other)
 {
-    return tcp_set_has(who == v->own ? &v->suspects : &v->state[who].suspects, other);
+    return ls_tcp_set_has(who == v->own ? &v->suspects : &v->state[who].suspects, other);
 }
 
 /* Returns whether the candidate `who`, which is not connected, is suspected by this member or by an
  * older one than `who`. */
-static bool is_suspected(const tcp_vote *v, int who)
+static bool is_suspected(const ls_tcp_vote *v, int who)
 {
     bool found = suspects(v, v->own, who);
     for (int i = 0; i < who; i++)
-        found |= tcp_set_has(&v->here, i) && suspects(v, i, who);
+        found |= ls_tcp_set_has(&v->here, i) && suspects(v, i, who);
     return found;
 }
 
 /* Returns whether the vote need not wait for a link between the connected candidates `a` and `b`,
  * `a` < `b`. An arrival that does not reach `a` suspects `a`, but `a` may reach the arrival. */
-static bool is_decided(const tcp_vote *v, int a, int b)
+static bool is_decided(const ls_tcp_vote *v, int a, int b)
 {
     return has_link(v, a, b) || suspects(v, a, b) ||
-           (suspects(v, b, a) && tcp_set_has(&tcp_vote_last(v)->set, b));
+           (suspects(v, b, a) && ls_tcp_set_has(&ls_tcp_vote_last(v)->set, b));
 }
 
-bool tcp_vote_settled(const tcp_vote *v)
+bool ls_tcp_vote_settled(const ls_tcp_vote *v)
 {
-    const tcp_set able = candidates(v);
+    const ls_tcp_set able = candidates(v);
     for (int b = 0; b < v->members; b++) {
-        if (!tcp_set_has(&able, b))
+        if (!ls_tcp_set_has(&able, b))
             continue;
-        if (!tcp_set_has(&v->here, b) && !is_suspected(v, b))
+        if (!ls_tcp_set_has(&v->here, b) && !is_suspected(v, b))
             return false;
-        for (int a = 0; a < b && tcp_set_has(&v->here, b); a++)
-            if (tcp_set_has(&able, a) && tcp_set_has(&v->here, a) && !is_decided(v, a, b))
+        for (int a = 0; a < b && ls_tcp_set_has(&v->here, b); a++)
+            if (ls_tcp_set_has(&able, a) && ls_tcp_set_has(&v->here, a) && !is_decided(v, a, b))
                 return false;
     }
     return true;
@@ -241,9 +241,9 @@ bool tcp_vote_settled(const tcp_vote *v)
  * - The formed host group is at least as new as the one that this member has formed.
  * - The set is a quorum of every proposal after that host group that this member has tried.
  * - There is room to remember the proposal. */
-static bool allows(const tcp_vote *v, const tcp_set *set, uint64_t basis)
+static bool allows(const ls_tcp_vote *v, const ls_tcp_set *set, uint64_t basis)
 {
-    bool allowed = basis >= v->formed.number && tcp_set_has(set, v->own);
+    bool allowed = basis >= v->formed.number && ls_tcp_set_has(set, v->own);
     for (int i = 0; i < v->tries; i++)
         allowed &= v->tried[i].number <= basis || is_quorum(set, &v->tried[i].set);
     return allowed && v->tries < TCP_TRIED_MOST;
@@ -251,21 +251,21 @@ static bool allows(const tcp_vote *v, const tcp_set *set, uint64_t basis)
 
 /* Returns whether the rules allow the members `set` to form the next host group with this
  * member. */
-static bool may_form(const tcp_vote *v, const tcp_set *set)
+static bool may_form(const ls_tcp_vote *v, const ls_tcp_set *set)
 {
-    const tcp_ballot *last = tcp_vote_last(v);
+    const ls_tcp_ballot *last = ls_tcp_vote_last(v);
     return is_quorum(set, &last->set) && allows(v, set, last->number);
 }
 
-bool tcp_vote_may(const tcp_vote *v)
+bool ls_tcp_vote_may(const ls_tcp_vote *v)
 {
-    const tcp_set all = connected(v);
+    const ls_tcp_set all = connected(v);
     return may_form(v, &all);
 }
 
 /* ---- voting ---------------------------------------------------------------------------------- */
 
-static void add_tried(tcp_vote *v, const tcp_ballot *ballot)
+static void add_tried(ls_tcp_vote *v, const ls_tcp_ballot *ballot)
 {
     v->highest = ballot->number;
     v->tried[v->tries++] = *ballot;
@@ -274,7 +274,7 @@ static void add_tried(tcp_vote *v, const tcp_ballot *ballot)
 /* Forms a host group. Forgets the tried proposals with lower numbers, because such a proposal can
  * never become a host group at work: one is at work only if all its members have formed it
  * (vote.h), and this member forms none with a lower number any more. */
-static void form(tcp_vote *v, const tcp_ballot *ballot)
+static void form(ls_tcp_vote *v, const ls_tcp_ballot *ballot)
 {
     int kept = 0;
     v->formed = *ballot;
@@ -283,70 +283,70 @@ static void form(tcp_vote *v, const tcp_ballot *ballot)
             v->tried[kept++] = v->tried[i];
     v->tries = kept;
     v->proposing = false;
-    v->arrivals = (tcp_set){{0}};
+    v->arrivals = (ls_tcp_set){{0}};
 }
 
 /* Sets the fields of a ballot that are about the arrival, or about the new member of the last host
  * group in the vote after a failed admission. */
-static void describe_arrival(const tcp_vote *v, tcp_ballot *ballot, const tcp_ballot *last)
+static void describe_arrival(const ls_tcp_vote *v, ls_tcp_ballot *ballot, const ls_tcp_ballot *last)
 {
-    const tcp_set comes = union_of(&v->arrivals, &last->fresh);
-    const int who = tcp_set_nth(&comes, 0);
+    const ls_tcp_set comes = union_of(&v->arrivals, &last->fresh);
+    const int who = ls_tcp_set_nth(&comes, 0);
     if (who < 0 || who == v->own)
         return;
-    if (tcp_set_has(&ballot->set, who)) {
+    if (ls_tcp_set_has(&ballot->set, who)) {
         ballot->turned = intersection(&v->state[who].turned, &ballot->set);
         return;
     }
     for (int i = 0; i < v->members; i++)
-        if (tcp_set_has(&ballot->set, i) &&
-            !(tcp_set_has(&v->here, who)
+        if (ls_tcp_set_has(&ballot->set, i) &&
+            !(ls_tcp_set_has(&v->here, who)
                   ? has_link(v, i, who)
-                  : tcp_set_has(i == v->own ? &v->here : &v->state[i].links, who)))
-            tcp_set_add(&ballot->apart, i);
+                  : ls_tcp_set_has(i == v->own ? &v->here : &v->state[i].links, who)))
+            ls_tcp_set_add(&ballot->apart, i);
 }
 
-bool tcp_vote_propose(tcp_vote *v, tcp_message *out)
+bool ls_tcp_vote_propose(ls_tcp_vote *v, ls_tcp_message *out)
 {
-    const tcp_ballot last = *tcp_vote_last(v);
-    const tcp_set left = tcp_vote_remaining(v);
+    const ls_tcp_ballot last = *ls_tcp_vote_last(v);
+    const ls_tcp_set left = ls_tcp_vote_remaining(v);
     uint64_t highest = v->highest;
-    if (v->proposing || tcp_set_nth(&left, 0) != v->own || !may_form(v, &left))
+    if (v->proposing || ls_tcp_set_nth(&left, 0) != v->own || !may_form(v, &left))
         return false;
     for (int i = 0; i < v->members; i++)
-        if (tcp_set_has(&v->here, i) && v->state[i].number > highest)
+        if (ls_tcp_set_has(&v->here, i) && v->state[i].number > highest)
             highest = v->state[i].number;
     v->proposal =
-        (tcp_ballot){.number = highest + 1, .set = left, .fresh = difference(&left, &last.set)};
+        (ls_tcp_ballot){.number = highest + 1, .set = left, .fresh = difference(&left, &last.set)};
     describe_arrival(v, &v->proposal, &last);
     v->proposing = true;
-    v->accepted = (tcp_set){{0}};
-    tcp_set_add(&v->accepted, v->own);
+    v->accepted = (ls_tcp_set){{0}};
+    ls_tcp_set_add(&v->accepted, v->own);
     add_tried(v, &v->proposal);
-    *out = (tcp_message){.kind = TCP_PROPOSE, .ballot = v->proposal, .number = last.number};
+    *out = (ls_tcp_message){.kind = TCP_PROPOSE, .ballot = v->proposal, .number = last.number};
     return true;
 }
 
-bool tcp_vote_formed(tcp_vote *v, tcp_message *out)
+bool ls_tcp_vote_formed(ls_tcp_vote *v, ls_tcp_message *out)
 {
     if (!v->proposing || memcmp(&v->accepted, &v->proposal.set, sizeof v->accepted) != 0)
         return false;
-    *out = (tcp_message){.kind = TCP_FORMED, .ballot = v->proposal};
+    *out = (ls_tcp_message){.kind = TCP_FORMED, .ballot = v->proposal};
     form(v, &v->proposal);
     return true;
 }
 
-static bool is_part(const tcp_set *part, const tcp_set *whole)
+static bool is_part(const ls_tcp_set *part, const ls_tcp_set *whole)
 {
-    const tcp_set shared = intersection(part, whole);
+    const ls_tcp_set shared = intersection(part, whole);
     return memcmp(&shared, part, sizeof shared) == 0;
 }
 
 /* Accepts a proposal if the rules allow it, and returns whether it has accepted. By accepting, this
  * member abandons its own proposal, because the number of its own proposal is lower. */
-static bool accept(tcp_vote *v, const tcp_message *in)
+static bool accept(ls_tcp_vote *v, const ls_tcp_message *in)
 {
-    const tcp_set able = union_of(&v->formed.set, &v->arrivals);
+    const ls_tcp_set able = union_of(&v->formed.set, &v->arrivals);
     if (in->ballot.number <= v->highest || !is_part(&in->ballot.set, &able) ||
         !allows(v, &in->ballot.set, in->number))
         return false;
@@ -355,29 +355,30 @@ static bool accept(tcp_vote *v, const tcp_message *in)
     return true;
 }
 
-bool tcp_vote_is_valid(const tcp_vote *v, const tcp_message *in)
+bool ls_tcp_vote_is_valid(const ls_tcp_vote *v, const ls_tcp_message *in)
 {
-    tcp_set all = {{0}};
+    ls_tcp_set all = {{0}};
     for (int i = 0; i < v->members; i++)
-        tcp_set_add(&all, i);
-    return in->kind <= TCP_CONNECTED_ALL && tcp_set_count(&in->ballot.set) > 0 &&
+        ls_tcp_set_add(&all, i);
+    return in->kind <= TCP_CONNECTED_ALL && ls_tcp_set_count(&in->ballot.set) > 0 &&
            is_part(&in->ballot.set, &all) && is_part(&in->suspects, &all);
 }
 
-bool tcp_vote_on_message(tcp_vote *v, int from, const tcp_message *in, tcp_message *answer)
+bool ls_tcp_vote_on_message(ls_tcp_vote *v, int from, const ls_tcp_message *in,
+                            ls_tcp_message *answer)
 {
-    switch ((tcp_message_kind)in->kind) {
+    switch ((ls_tcp_message_kind)in->kind) {
     case TCP_STATE: /* a member whose message STATE has arrived is no longer suspected */
-        tcp_set_remove(&v->suspects, from);
+        ls_tcp_set_remove(&v->suspects, from);
         v->state[from] = *in;
-        tcp_set_add(&v->here, from);
+        ls_tcp_set_add(&v->here, from);
         return false;
     case TCP_PROPOSE:
-        *answer = (tcp_message){.kind = TCP_ACCEPT, .ballot = in->ballot};
+        *answer = (ls_tcp_message){.kind = TCP_ACCEPT, .ballot = in->ballot};
         return accept(v, in);
     case TCP_ACCEPT:
         if (v->proposing && in->ballot.number == v->proposal.number)
-            tcp_set_add(&v->accepted, from);
+            ls_tcp_set_add(&v->accepted, from);
         return false;
     case TCP_FORMED: /* this member can form only the last proposal that it has tried */
         if (v->tries > 0 && in->ballot.number == v->highest && v->highest > v->formed.number)

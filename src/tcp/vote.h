@@ -80,139 +80,140 @@
 #include <stdint.h>
 
 /* A set of members, by their numbers: bit i is member i. */
-typedef struct tcp_set {
+typedef struct ls_tcp_set {
     uint64_t bits[LS_MEMBERS_MAX / 64];
-} tcp_set;
+} ls_tcp_set;
 
 /* A proposed or a formed host group. */
-typedef struct tcp_ballot {
+typedef struct ls_tcp_ballot {
     uint64_t number; /* its number; 0: the first one */
-    tcp_set set;
-    tcp_set fresh; /* members that are new in it */
+    ls_tcp_set set;
+    ls_tcp_set fresh; /* members that are new in it */
     /* members that connect to the new member; to the other members the new one connects */
-    tcp_set turned;
+    ls_tcp_set turned;
     /* if an arrival was left out: its members without a link to the arrival */
-    tcp_set apart;
-} tcp_ballot;
+    ls_tcp_set apart;
+} ls_tcp_ballot;
 
-typedef enum tcp_message_kind {
+typedef enum ls_tcp_message_kind {
     TCP_STATE,
     TCP_PROPOSE,
     TCP_ACCEPT,
     TCP_FORMED,
     TCP_CONNECTED_ALL /* no part of the vote: the sender is connected to the whole host group */
-} tcp_message_kind;
+} ls_tcp_message_kind;
 
 /* A message of the vote, in native byte order, which is the same on all members (join.h). */
-typedef struct tcp_message {
+typedef struct ls_tcp_message {
     uint32_t kind, unused;
     /* STATE: newest host group that the sender has formed; other kinds: the proposal */
-    tcp_ballot ballot;
+    ls_tcp_ballot ballot;
     /* STATE: highest number of a proposal that the sender has tried; PROPOSE: number of the formed
      * host group that the proposal follows */
     uint64_t number;
-    tcp_set suspects; /* STATE: suspected members */
-    tcp_set arrivals; /* STATE: arrivals that the sender knows */
-    tcp_set links;    /* STATE: members with a link to the sender, and the sender */
-    tcp_set turned;   /* STATE: see tcp_vote.turned */
-} tcp_message;
+    ls_tcp_set suspects; /* STATE: suspected members */
+    ls_tcp_set arrivals; /* STATE: arrivals that the sender knows */
+    ls_tcp_set links;    /* STATE: members with a link to the sender, and the sender */
+    ls_tcp_set turned;   /* STATE: see ls_tcp_vote.turned */
+} ls_tcp_message;
 
 /* largest number of proposals that a member tries after a formed host group */
 enum { TCP_TRIED_MOST = 8 };
 
-typedef struct tcp_vote {
+typedef struct ls_tcp_vote {
     /* `own`: number of this member. `members`: every member's number is below it */
     int own, members;
-    tcp_ballot formed;                /* newest host group that this member has formed */
-    tcp_ballot tried[TCP_TRIED_MOST]; /* proposals that this member has tried since `formed` */
-    int tries;                        /* number of entries of `tried` used */
-    uint64_t highest;                 /* highest number of a proposal that this member has tried */
-    tcp_set suspects;                 /* members that this member suspects */
-    tcp_set arrivals;                 /* arrivals that the host group after `formed` can contain */
+    ls_tcp_ballot formed;                /* newest host group that this member has formed */
+    ls_tcp_ballot tried[TCP_TRIED_MOST]; /* proposals that this member has tried since `formed` */
+    int tries;                           /* number of entries of `tried` used */
+    uint64_t highest;    /* highest number of a proposal that this member has tried */
+    ls_tcp_set suspects; /* members that this member suspects */
+    ls_tcp_set arrivals; /* arrivals that the host group after `formed` can contain */
     /* The links of this member: this member, and the connected members whose STATE has arrived. */
-    tcp_set here;
+    ls_tcp_set here;
     /* on an arrival: members that have connected to it, because it does not reach them; the caller
      * changes the set */
-    tcp_set turned;
+    ls_tcp_set turned;
     /* [members]: last STATE of each other member; the entry of this member stays zero */
-    tcp_message *state;
+    ls_tcp_message *state;
     /* This member's own proposal. */
-    bool proposing;      /* this member has made a proposal that is neither formed nor abandoned */
-    tcp_ballot proposal; /* the proposed host group */
-    tcp_set accepted;    /* members that have accepted the proposal */
-} tcp_vote;
+    bool proposing; /* this member has made a proposal that is neither formed nor abandoned */
+    ls_tcp_ballot proposal; /* the proposed host group */
+    ls_tcp_set accepted;    /* members that have accepted the proposal */
+} ls_tcp_vote;
 
-static inline bool tcp_set_has(const tcp_set *s, int i)
+static inline bool ls_tcp_set_has(const ls_tcp_set *s, int i)
 {
     return s->bits[i / 64] >> (i % 64) & 1;
 }
 
-static inline void tcp_set_add(tcp_set *s, int i)
+static inline void ls_tcp_set_add(ls_tcp_set *s, int i)
 {
     s->bits[i / 64] |= UINT64_C(1) << (i % 64);
 }
 
-static inline void tcp_set_remove(tcp_set *s, int i)
+static inline void ls_tcp_set_remove(ls_tcp_set *s, int i)
 {
     s->bits[i / 64] &= ~(UINT64_C(1) << (i % 64));
 }
 
 /* Returns the number of members of the set. */
-int tcp_set_count(const tcp_set *s);
+int ls_tcp_set_count(const ls_tcp_set *s);
 /* Returns the number of the member at position `index` of the set, counted from 0 by ascending
  * numbers. Returns −1 if the set has fewer members. */
-int tcp_set_nth(const tcp_set *s, int index);
+int ls_tcp_set_nth(const ls_tcp_set *s, int index);
 /* Returns the position of the member `who` in the set, which is its member number. */
-int tcp_set_index(const tcp_set *s, int who);
+int ls_tcp_set_index(const ls_tcp_set *s, int who);
 
 /* Initialises the state of a vote. The formed host group becomes the first one, which has `members`
  * members. `own`: number of this member. Errors: LS_ENOMEM. */
-int tcp_vote_init(tcp_vote *v, int own, int members, ls_error *err);
+int ls_tcp_vote_init(ls_tcp_vote *v, int own, int members, ls_error *err);
 /* Frees the vote's contents. A zeroed vote is allowed. */
-void tcp_vote_fini(tcp_vote *v);
+void ls_tcp_vote_fini(ls_tcp_vote *v);
 
 /* Records the process with number `who` as the arrival. Forming a host group clears the record.
  * Errors: LS_ENOMEM. */
-int tcp_vote_expect(tcp_vote *v, int who, ls_error *err);
+int ls_tcp_vote_expect(ls_tcp_vote *v, int who, ls_error *err);
 /* Begins a vote. Another member counts as connected from the time when its message STATE arrives.
  * `suspects`: the members that this member suspects. */
-void tcp_vote_begin(tcp_vote *v, const tcp_set *suspects);
+void ls_tcp_vote_begin(ls_tcp_vote *v, const ls_tcp_set *suspects);
 /* Records that the connection to a member has been closed. */
-void tcp_vote_disconnect(tcp_vote *v, int who);
+void ls_tcp_vote_disconnect(ls_tcp_vote *v, int who);
 /* Writes the message STATE of this member to *out. */
-void tcp_vote_state(const tcp_vote *v, tcp_message *out);
+void ls_tcp_vote_state(const ls_tcp_vote *v, ls_tcp_message *out);
 
 /* Returns whether a received message is well formed: its kind is known, and its sets contain only
  * member numbers that this member knows. (The set `arrivals` can contain other numbers.) */
-bool tcp_vote_is_valid(const tcp_vote *v, const tcp_message *in);
+bool ls_tcp_vote_is_valid(const ls_tcp_vote *v, const ls_tcp_message *in);
 
 /* Processes a message from member `from`. The caller has checked the message with
- * tcp_vote_is_valid. Returns true if *answer must be sent back. */
-bool tcp_vote_on_message(tcp_vote *v, int from, const tcp_message *in, tcp_message *answer);
+ * ls_tcp_vote_is_valid. Returns true if *answer must be sent back. */
+bool ls_tcp_vote_on_message(ls_tcp_vote *v, int from, const ls_tcp_message *in,
+                            ls_tcp_message *answer);
 
 /* Returns the *last host group*: the formed one with the highest number that this member or a
  * connected member knows. */
-const tcp_ballot *tcp_vote_last(const tcp_vote *v);
+const ls_tcp_ballot *ls_tcp_vote_last(const ls_tcp_vote *v);
 /* Returns the *remaining members*, which the next host group would have. The *candidates* are the
  * members of the last one, and the arrivals that every connected member knows. (This member counts
  * as connected.) They are the connected candidates that all have links to each other: from the
  * lowest number on, each candidate is added that has links to all added before. */
-tcp_set tcp_vote_remaining(const tcp_vote *v);
+ls_tcp_set ls_tcp_vote_remaining(const ls_tcp_vote *v);
 /* Returns whether the vote can go on without waiting for more members. This is so if every
- * candidate (see tcp_vote_remaining) is connected or suspected, and every two connected candidates
- * have a link or one of them suspects the other. This member believes its own suspicions, and those
- * of a member about members with higher numbers. A member that does not reach an older one thus
- * cannot hurry the others to go on without the older one. */
-bool tcp_vote_settled(const tcp_vote *v);
+ * candidate (see ls_tcp_vote_remaining) is connected or suspected, and every two connected
+ * candidates have a link or one of them suspects the other. This member believes its own
+ * suspicions, and those of a member about members with higher numbers. A member that does not reach
+ * an older one thus cannot hurry the others to go on without the older one. */
+bool ls_tcp_vote_settled(const ls_tcp_vote *v);
 /* Returns whether the rules at the head of this file can allow the connected candidates to form a
  * host group with this member, as far as this member knows. (Links can still be missing.) */
-bool tcp_vote_may(const tcp_vote *v);
+bool ls_tcp_vote_may(const ls_tcp_vote *v);
 /* Proposes the remaining members as the next host group, if this member has the lowest number among
  * them and the rules at the head of this file allow it. Returns true if *out must be sent to the
  * other remaining members. */
-bool tcp_vote_propose(tcp_vote *v, tcp_message *out);
+bool ls_tcp_vote_propose(ls_tcp_vote *v, ls_tcp_message *out);
 /* Forms the host group that this member has proposed, if all its members have accepted the
  * proposal. Returns true if *out must be sent to its other members. */
-bool tcp_vote_formed(tcp_vote *v, tcp_message *out);
+bool ls_tcp_vote_formed(ls_tcp_vote *v, ls_tcp_message *out);
 
 #endif

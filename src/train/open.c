@@ -365,9 +365,9 @@ static int prepare_evaluation(ls_trainer *t, ls_error *err)
 static int load_weights(ls_trainer *t, ls_error *err)
 {
     ls_error cause;
-    const int status =
-        ls_take_weights_over(ls_engine_weights(t->engine)->canonical, &t->config, t->model,
-                             ls_dataset_describe(t->data[LS_TRAIN]), &cause);
+    const int status = ls_take_weights_over(ls_engine_weights(t->engine)->canonical, &t->config,
+                                            t->model, t->data[LS_TRAIN], &cause);
+    t->card_is_old |= ls_own_rows_learn(t->data[LS_TRAIN]);
     return status ? ls_config_fail(err, &t->config, "init.weights", status, "%s", cause.text)
                   : LS_OK;
 }

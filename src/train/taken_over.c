@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "config/card.h"
+#include "data/own_rows.h"
 #include "nn/safetensors.h"
 #include "train/moved.h"
 
@@ -28,7 +29,9 @@ typedef struct matching {
     const ls_host *host;
     ls_card card;
     const ls_prep *there, *here;  /* preparations of the rows; NULL: not known */
-    const ls_dataset_info *train; /* the run's rows */
+    ls_dataset *rows;             /* the run's rows */
+    const ls_dataset_info *train; /* their description */
+    const ls_config *config;      /* the run's */
     const ls_network *model;      /* the run's */
     ls_origin *input, *output;    /* as in ls_move */
     names new_inputs, old_inputs; /* columns and levels that only the run, or only the file, has */
@@ -267,19 +270,72 @@ static bool is_same(const ls_origin *o, int count, int before)
     return same;
 }
 
+/* Sets the preparations of both sides. A program's rows that come step by step have no scales yet,
+ * and begin with those of the file. */
+static void find_scales(matching *m)
+{
+    ls_error why;
+    if (!ls_own_rows_know(m->rows) &&
+        ls_own_rows_adopt(m->rows, m->card.prep, m->path, &why) != LS_OK)
+        ls_log(m->host, LS_LOG_WARNING,
+               "init.weights: %.600s; its weights are taken over as they are, so that predictions "
+               "become others",
+               why.text);
+    if (!ls_own_rows_know(m->rows))
+        return;
+    m->there = m->card.prep;
+    m->here = m->train->prep;
+}
+
+/* Returns whether the fixed scales of channels are the same as in the file. */
+static bool has_same_channels(const matching *m)
+{
+    const ls_gather *a = &m->card.config.preprocessing, *b = &m->config->preprocessing;
+    return memcmp(a->mean, b->mean, sizeof a->mean) == 0 &&
+           memcmp(a->std, b->std, sizeof a->std) == 0;
+}
+
+/* Returns whether two lists of means and deviations are the same. */
+static bool is_same_scale(const double *mean, const double *deviation, int count,
+                          const double *mean_b, const double *deviation_b, int count_b)
+{
+    bool same = count == count_b;
+    for (int i = 0; same && i < count; i++)
+        same = mean[i] == mean_b[i] && deviation[i] == deviation_b[i];
+    return same;
+}
+
+/* Warns if rows or targets have other scales than in the file, and the weights are not scaled. */
+static void compare_scales(const matching *m)
+{
+    static const ls_prep none = {0};
+    const ls_prep *a = m->there ? m->there : &none, *b = m->here ? m->here : &none;
+    const bool rows =
+        has_same_channels(m) && (m->input || is_same_scale(a->mean, a->deviation, a->scales,
+                                                           b->mean, b->deviation, b->scales));
+    const bool targets =
+        m->output || is_same_scale(a->target_mean, a->target_deviation, a->targets, b->target_mean,
+                                   b->target_deviation, b->targets);
+    if (!rows || !targets)
+        ls_log(
+            m->host, LS_LOG_WARNING,
+            "init.weights: %.200s: its %s have other means and deviations; its weights are taken "
+            "over as they are, so that predictions become others",
+            m->path, rows ? "targets" : "rows");
+}
+
 /* Reads the description of the file's model, and finds out where its inputs and outputs are. */
-static int match(matching *m, const ls_config *c)
+static int match(matching *m)
 {
     names *const lists[] = {&m->new_inputs, &m->old_inputs, &m->new_classes, &m->old_classes};
-    /* a program's rows may have scales that are learnt later */
-    const bool later = ls_dataset_form_of(c->data_name) == LS_DATA_OF_CALLER;
     for (int i = 0; i < 4; i++)
         ls_buffer_init(&lists[i]->text, m->host);
-    m->there = later ? NULL : m->card.prep;
-    m->here = later ? NULL : m->train->prep;
+    find_scales(m);
     int status = match_inputs(m);
     if (status == LS_OK)
         status = match_outputs(m);
+    if (status == LS_OK)
+        compare_scales(m);
     m->differs = !is_same(m->input, m->model->input.c, m->card.input.c) ||
                  !is_same(m->output, m->model->classes, m->card.classes);
     warn(m, &m->new_inputs, "it does not have these columns or texts; their weights begin with 0");
@@ -313,17 +369,23 @@ static int move(float *canonical, const matching *m, bool partial)
 }
 
 int ls_take_weights_over(float *canonical, const ls_config *c, const ls_network *model,
-                         const ls_dataset_info *train, ls_error *err)
+                         ls_dataset *train, ls_error *err)
 {
     const char *path = c->init_weights;
-    matching m = {.path = path, .host = c->host, .train = train, .model = model, .err = err};
+    matching m = {.path = path,
+                  .host = c->host,
+                  .config = c,
+                  .rows = train,
+                  .train = ls_dataset_describe(train),
+                  .model = model,
+                  .err = err};
     ls_error why;
     ls_tensor_file *file;
     int status = ls_tensor_file_open(&file, path, c->host, err);
     m.file = file;
     const bool described = status == LS_OK && ls_card_read(&m.card, file, c->host, &why) == LS_OK;
     if (described)
-        status = match(&m, c);
+        status = match(&m);
     if (status == LS_OK && m.differs)
         status = move(canonical, &m, c->init_partial);
     else if (status == LS_OK)

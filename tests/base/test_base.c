@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Tests of src/base: names of statuses, error messages, the host's memory functions, and
  * deadlines. */
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -274,6 +275,42 @@ static void a_pause_uses_up_no_patience(void **state)
     assert_true(ls_attended_ns(&seen, second / 2) == second / 2 + LS_ATTENTION_NS);
 }
 
+static void *refuse_large(void *user, size_t bytes, size_t alignment)
+{
+    (void)alignment;
+    return bytes <= *(const size_t *)user ? malloc(bytes) : NULL;
+}
+
+static void release(void *user, void *memory)
+{
+    (void)user;
+    free(memory);
+}
+
+static void a_text_without_memory_names_its_bytes(void **state)
+{
+    (void)state;
+    size_t most = 0;
+    const ls_host host = {
+        .size = sizeof host, .alloc = refuse_large, .free = release, .user = &most};
+    ls_error err;
+    ls_buffer b;
+    ls_buffer_init(&b, &host);
+    ls_buffer_put(&b, "the first memory");
+    assert_int_equal(ls_buffer_status(&b, &err), LS_ENOMEM);
+    assert_string_equal(err.text, "out of memory for 1024 bytes of text");
+    ls_buffer_fini(&b);
+    most = 1024;
+    for (int i = 0; i < 200; i++)
+        ls_buffer_put(&b, "sixteen letters.");
+    assert_int_equal(ls_buffer_status(&b, &err), LS_ENOMEM);
+    assert_string_equal(err.text, "out of memory for 2048 bytes of text");
+    ls_buffer_fini(&b);
+    b.failed = true; /* as who has no memory for a part of the text sets it */
+    assert_int_equal(ls_buffer_status(&b, &err), LS_ENOMEM);
+    assert_string_equal(err.text, "out of memory for a text");
+}
+
 LS_TESTS(base, "unit")
 {
     const struct CMUnitTest tests[] = {
@@ -288,6 +325,7 @@ LS_TESTS(base, "unit")
         cmocka_unit_test(memory_is_zeroed_aligned_and_the_hosts),
         cmocka_unit_test(sizes_that_overflow_give_no_memory),
         cmocka_unit_test(a_path_that_is_cut_leads_nowhere),
+        cmocka_unit_test(a_text_without_memory_names_its_bytes),
         cmocka_unit_test(log_lines_reach_the_host_with_their_level),
         cmocka_unit_test(deadlines_never_wrap_around),
         cmocka_unit_test(a_pause_uses_up_no_patience),

@@ -23,7 +23,7 @@ static const char secret[] = "of this run and of no other";
 
 /* Two members, and the ends of their connections that the test has. */
 typedef struct world {
-    tcp_wire *wire[2];
+    ls_tcp_wire *wire[2];
     int held[2][LS_TRANSPORT_CHANNELS];
     int ended[2]; /* number of transfers that have ended */
 } world;
@@ -34,8 +34,8 @@ static world make_world(uint8_t nonce)
 {
     world o = {0};
     for (int m = 0; m < 2; m++) {
-        tcp_wire *w = calloc(1, sizeof *w);
-        assert_int_equal(tcp_make_lines(w, 2, NULL), LS_OK);
+        ls_tcp_wire *w = calloc(1, sizeof *w);
+        assert_int_equal(ls_tcp_make_lines(w, 2, NULL), LS_OK);
         w->base.member = m;
         snprintf(w->host[0], TCP_HOST, "first");
         snprintf(w->host[1], TCP_HOST, "second");
@@ -43,14 +43,14 @@ static world make_world(uint8_t nonce)
             const uint8_t claim[2] = {nonce, (uint8_t)c};
             int pair[2];
             assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-            tcp_link *link = &tcp_line_of(w, !m, c)->link;
+            ls_tcp_link *link = &ls_tcp_line_of(w, !m, c)->link;
             link->fd = pair[0];
             o.held[m][c] = pair[1];
-            tcp_set_up(pair[0]);
-            tcp_set_up(pair[1]);
-            tcp_set_keys(link, secret, sizeof secret, claim, sizeof claim, m == 1);
+            ls_tcp_set_up(pair[0]);
+            ls_tcp_set_up(pair[1]);
+            ls_tcp_set_keys(link, secret, sizeof secret, claim, sizeof claim, m == 1);
         }
-        tcp_expand_keys(w);
+        ls_tcp_expand_keys(w);
         o.wire[m] = w;
     }
     return o;
@@ -61,20 +61,20 @@ static void end_world(world *o)
     for (int m = 0; m < 2; m++) {
         for (int c = 0; c < LS_TRANSPORT_CHANNELS; c++)
             close(o->held[m][c]);
-        tcp_free(o->wire[m]);
+        ls_tcp_free(o->wire[m]);
     }
 }
 
 static void post(world *o, int m, ls_transfer *t)
 {
-    assert_int_equal(tcp_post(&o->wire[m]->base, t, NULL), LS_OK);
+    assert_int_equal(ls_tcp_post(&o->wire[m]->base, t, NULL), LS_OK);
 }
 
-/* Polls once; returns what tcp_poll returns. */
+/* Polls once; returns what ls_tcp_poll returns. */
 static int poll_once(world *o, int m, ls_error *err)
 {
     ls_transfer *ended[8];
-    const int count = tcp_poll(&o->wire[m]->base, ended, 8, 0, err);
+    const int count = ls_tcp_poll(&o->wire[m]->base, ended, 8, 0, err);
     o->ended[m] += count > 0 ? count : 0;
     return count;
 }
@@ -94,7 +94,7 @@ static void give(world *o, int m, int channel, const uint8_t *bytes, size_t coun
     assert_int_equal(send(o->held[m][channel], bytes, count, MSG_NOSIGNAL), (ssize_t)count);
 }
 
-enum { SHORT = 10, WRAPPED = sizeof(tcp_head) + SHORT + TCP_TAG };
+enum { SHORT = 10, WRAPPED = sizeof(ls_tcp_head) + SHORT + TCP_TAG };
 
 /* Lets member m send SHORT bytes on a channel, and takes the WRAPPED bytes. */
 static void speak(world *o, int m, int channel, const char *text, uint8_t out[WRAPPED])
@@ -198,18 +198,18 @@ static void notes_come_before_transfers(void **state)
     uint8_t wrapped[WRAPPED], note[4 + TCP_TAG];
     char said[4], answer[4];
     world o = make_world(1);
-    tcp_link *first = &tcp_line_of(o.wire[0], 1, 2)->link;
-    tcp_link *second = &tcp_line_of(o.wire[1], 0, 2)->link;
+    ls_tcp_link *first = &ls_tcp_line_of(o.wire[0], 1, 2)->link;
+    ls_tcp_link *second = &ls_tcp_line_of(o.wire[1], 0, 2)->link;
     (void)state;
-    assert_int_equal(tcp_send(first, "abc", 4, 0), 0);
+    assert_int_equal(ls_tcp_send(first, "abc", 4, 0), 0);
     assert_int_equal(take(&o, 0, 2, note, sizeof note), sizeof note);
     give(&o, 1, 2, note, sizeof note);
-    assert_int_equal(tcp_receive(second, said, 4, 0), 0);
+    assert_int_equal(ls_tcp_receive(second, said, 4, 0), 0);
     assert_string_equal(said, "abc");
-    assert_int_equal(tcp_send_now(second, "def", 4), 0);
+    assert_int_equal(ls_tcp_send_now(second, "def", 4), 0);
     assert_int_equal(take(&o, 1, 2, note, sizeof note), sizeof note);
     give(&o, 0, 2, note, sizeof note);
-    assert_int_equal(tcp_receive(first, answer, 4, 0), 0);
+    assert_int_equal(ls_tcp_receive(first, answer, 4, 0), 0);
     assert_string_equal(answer, "def");
     for (int m = 0; m < 2; m++) {
         speak(&o, m, 2, "data", wrapped);
@@ -255,7 +255,7 @@ static void each_bit_of_a_message_counts(void **state)
 /* A flipped bit of a message of 26 kB, which arrives in pieces. */
 static void a_bit_of_a_long_message_counts(void **state)
 {
-    enum { BYTES = 26000, ALL = sizeof(tcp_head) + BYTES + TCP_TAG };
+    enum { BYTES = 26000, ALL = sizeof(ls_tcp_head) + BYTES + TCP_TAG };
     static uint8_t data[BYTES], wrapped[ALL + 1];
     (void)state;
     for (int i = 0; i < BYTES; i++)
@@ -321,8 +321,8 @@ static void headers_and_data_belong_together(void **state)
     (void)state;
     speak(&o, 0, 0, "one", one);
     speak(&o, 0, 0, "two", two);
-    give(&o, 1, 0, one, sizeof(tcp_head));
-    give(&o, 1, 0, two + sizeof(tcp_head), WRAPPED - sizeof(tcp_head));
+    give(&o, 1, 0, one, sizeof(ls_tcp_head));
+    give(&o, 1, 0, two + sizeof(ls_tcp_head), WRAPPED - sizeof(ls_tcp_head));
     notices(&o, 1, 0);
     end_world(&o);
 }
@@ -425,11 +425,13 @@ static void each_bit_of_a_note_counts(void **state)
     (void)state;
     for (size_t bit = 0; bit < 8 * sizeof note; bit++) {
         world o = make_world(1);
-        assert_int_equal(tcp_send(&tcp_line_of(o.wire[0], 1, 0)->link, "welcome  ", SHORT, 0), 0);
+        assert_int_equal(ls_tcp_send(&ls_tcp_line_of(o.wire[0], 1, 0)->link, "welcome  ", SHORT, 0),
+                         0);
         assert_int_equal(take(&o, 0, 0, note, sizeof note), sizeof note);
         note[bit / 8] ^= (uint8_t)(1u << bit % 8);
         give(&o, 1, 0, note, sizeof note);
-        assert_int_equal(tcp_receive(&tcp_line_of(o.wire[1], 0, 0)->link, said, SHORT, 0), EBADMSG);
+        assert_int_equal(ls_tcp_receive(&ls_tcp_line_of(o.wire[1], 0, 0)->link, said, SHORT, 0),
+                         EBADMSG);
         end_world(&o);
     }
 }
@@ -441,17 +443,17 @@ static void a_note_that_was_not_sent_leaves_no_gap(void **state)
     char said[SHORT];
     int count = 0, error;
     world o = make_world(1);
-    tcp_link *link = &tcp_line_of(o.wire[0], 1, 0)->link;
+    ls_tcp_link *link = &ls_tcp_line_of(o.wire[0], 1, 0)->link;
     (void)state;
-    while ((error = tcp_send_now(link, "a note   ", SHORT)) == 0)
+    while ((error = ls_tcp_send_now(link, "a note   ", SHORT)) == 0)
         count++;
     if (error == EAGAIN) { /* else a part was sent, and the connection is of no use any more */
         const size_t bytes = take(&o, 0, 0, all, sizeof all);
         assert_int_equal(bytes, (size_t)count * (SHORT + TCP_TAG));
-        assert_int_equal(tcp_send_now(link, "the last ", SHORT), 0);
+        assert_int_equal(ls_tcp_send_now(link, "the last ", SHORT), 0);
         assert_int_equal(link->out.number, count + 1);
         give(&o, 1, 0, all, SHORT + TCP_TAG);
-        assert_int_equal(tcp_receive(&tcp_line_of(o.wire[1], 0, 0)->link, said, SHORT, 0), 0);
+        assert_int_equal(ls_tcp_receive(&ls_tcp_line_of(o.wire[1], 0, 0)->link, said, SHORT, 0), 0);
     }
     end_world(&o);
 }

@@ -337,7 +337,7 @@ static void leave_with_a_word(member *m)
     post(m, &last);
     post(m, &never);
     if (moment.between)
-        moment_fd = tcp_line_of((const tcp_wire *)m->wire, 0, 0)->link.fd;
+        moment_fd = ls_tcp_line_of((const ls_tcp_wire *)m->wire, 0, 0)->link.fd;
     else
         await_moment(&moment.over);
     m->status = await(m, 1);
@@ -491,10 +491,10 @@ static void waiting_has_an_end(void **state)
 static void a_wait_for_ever_is_the_longest_that_poll_knows(void **state)
 {
     (void)state;
-    assert_int_equal(tcp_milliseconds(0), 1);
-    assert_int_equal(tcp_milliseconds(2500000), 3);
-    assert_int_equal(tcp_milliseconds(((uint64_t)UINT32_MAX + 8) * 1000000), INT_MAX);
-    assert_int_equal(tcp_milliseconds(LS_FOREVER), INT_MAX);
+    assert_int_equal(ls_tcp_milliseconds(0), 1);
+    assert_int_equal(ls_tcp_milliseconds(2500000), 3);
+    assert_int_equal(ls_tcp_milliseconds(((uint64_t)UINT32_MAX + 8) * 1000000), INT_MAX);
+    assert_int_equal(ls_tcp_milliseconds(LS_FOREVER), INT_MAX);
 }
 
 /* Another program listens at the port. */
@@ -633,7 +633,7 @@ typedef struct parting {
 
 static joining *rendezvous_of(ls_wire *wire)
 {
-    return ((tcp_wire *)wire)->rendezvous;
+    return ((ls_tcp_wire *)wire)->rendezvous;
 }
 
 /* Begins a connection that sends nothing. When the function returns, the connection can still wait
@@ -665,13 +665,13 @@ static void swallow_calls(int *door, int crowd[8])
 
 /* A member that is lost when it has formed the next group and has connected to some members. */
 typedef struct dying_member {
-    const tcp_wire *old;
+    const ls_tcp_wire *old;
     joining *rendezvous;
     parting *p;
     int others; /* number of remaining members */
 } dying_member;
 
-static void end_lines(const tcp_wire *w)
+static void end_lines(const ls_tcp_wire *w)
 {
     for (int i = 0; i < w->base.members * LS_TRANSPORT_CHANNELS; i++)
         shutdown(w->line[i].link.fd, SHUT_RDWR);
@@ -722,7 +722,7 @@ static void meet_anew(member *m, parting *p, int own)
     int origin[MAX_MEMBERS];
     ls_wire *old = m->wire;
     const bool dies = p->dying >> own & 1;
-    dying_member dying = {(const tcp_wire *)old, rendezvous_of(old), p,
+    dying_member dying = {(const ls_tcp_wire *)old, rendezvous_of(old), p,
                           MAX_MEMBERS - __builtin_popcount(p->killed | p->dying)};
     const ls_regroup how = {.size = sizeof how,
                             .lost = lost,
@@ -866,10 +866,10 @@ static void a_vote_has_time_after_its_longest_wait(void **state)
     (void)state;
     for (uint64_t ago = 0; ago < 60; ago++) {
         const uint64_t formed_ns = now - ago * grace_ns / 10;
-        const tcp_limits l = tcp_limits_of_vote(now, formed_ns, grace_ns, UINT64_MAX);
+        const ls_tcp_limits l = ls_tcp_limits_of_vote(now, formed_ns, grace_ns, UINT64_MAX);
         assert_true(l.settle_ns >= now + grace_ns);
         assert_true(l.until_ns >= l.settle_ns + 2 * grace_ns);
-        assert_true(tcp_limits_of_vote(now, formed_ns, grace_ns, now + 1).until_ns == now + 1);
+        assert_true(ls_tcp_limits_of_vote(now, formed_ns, grace_ns, now + 1).until_ns == now + 1);
     }
 }
 
@@ -1126,7 +1126,7 @@ static void a_note_sent_in_part_is_the_last_of_its_connection(void **state)
     (void)state;
     int ends[2];
     struct {
-        tcp_note note;
+        ls_tcp_note note;
         uint8_t tag[TCP_TAG];
     } sealed;
     joining *j = calloc(1, sizeof *j);
@@ -1136,18 +1136,18 @@ static void a_note_sent_in_part_is_the_last_of_its_connection(void **state)
     j->waiting_count = 1;
     j->waiting[0].link.fd = ends[0];
     j->waiting[0].fit = true;
-    assert_false(tcp_serve_waiting(j)); /* the last note was sent at time 0, so another is due */
+    assert_false(ls_tcp_serve_waiting(j)); /* the last note was sent at time 0, so another is due */
     assert_int_equal(recv(ends[1], &sealed, sizeof sealed, MSG_DONTWAIT),
-                     sizeof(tcp_note) + TCP_TAG);
+                     sizeof(ls_tcp_note) + TCP_TAG);
     assert_int_equal(sealed.note.kind, TCP_COMING);
     assert_int_equal(j->waiting_count, 1);
     j->waiting[0].told_ns = 0;
-    atomic_store(&most_sent, sizeof(tcp_note) / 2);
-    assert_false(tcp_serve_waiting(j));
+    atomic_store(&most_sent, sizeof(ls_tcp_note) / 2);
+    assert_false(ls_tcp_serve_waiting(j));
     atomic_store(&most_sent, 0);
-    assert_int_equal(recv(ends[1], &sealed, sizeof sealed, MSG_DONTWAIT), sizeof(tcp_note) / 2);
+    assert_int_equal(recv(ends[1], &sealed, sizeof sealed, MSG_DONTWAIT), sizeof(ls_tcp_note) / 2);
     assert_int_equal(recv(ends[1], &sealed, sizeof sealed, MSG_DONTWAIT), 0); /* the end */
-    assert_false(tcp_serve_waiting(j));
+    assert_false(ls_tcp_serve_waiting(j));
     assert_int_equal(j->waiting_count, 0);
     close(ends[1]);
     free(j);

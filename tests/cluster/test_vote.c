@@ -22,16 +22,16 @@ typedef enum mode { AT_WORK, VOTING, DEAD } mode;
 typedef struct world {
     int members; /* number of members, arrivals included */
     int first;   /* number of members of the first group */
-    tcp_vote vote[MAX_MEMBERS];
+    ls_tcp_vote vote[MAX_MEMBERS];
     mode mode[MAX_MEMBERS];
     /* the two members are connected; `cut`: the two members cannot connect */
     bool met[MAX_MEMBERS][MAX_MEMBERS];
     bool cut[MAX_MEMBERS][MAX_MEMBERS];
-    tcp_message waiting[MAX_MEMBERS][MAX_MEMBERS][WAITING]; /* [from][to]: messages in transit */
+    ls_tcp_message waiting[MAX_MEMBERS][MAX_MEMBERS][WAITING]; /* [from][to]: messages in transit */
     int count[MAX_MEMBERS][MAX_MEMBERS];
-    tcp_ballot last; /* the last group that was at work with all its members */
-    int groups;      /* number of groups that were at work so far */
-    int admitted;    /* number of these groups with a new member */
+    ls_tcp_ballot last; /* the last group that was at work with all its members */
+    int groups;         /* number of groups that were at work so far */
+    int admitted;       /* number of these groups with a new member */
     uint64_t random;
 } world;
 
@@ -43,24 +43,24 @@ static unsigned draw(unsigned below)
     return (unsigned)(w.random >> 33) % below;
 }
 
-static void send_message(int from, int to, const tcp_message *message)
+static void send_message(int from, int to, const ls_tcp_message *message)
 {
     if (from != to && w.met[from][to] && w.count[from][to] < WAITING)
         w.waiting[from][to][w.count[from][to]++] = *message;
 }
 
-static void send_to_set(int from, const tcp_message *message)
+static void send_to_set(int from, const ls_tcp_message *message)
 {
     for (int to = 0; to < w.members; to++)
-        if (tcp_set_has(&message->ballot.set, to))
+        if (ls_tcp_set_has(&message->ballot.set, to))
             send_message(from, to, message);
 }
 
 /* Member a tells its links to all members to which it is connected. */
 static void tell_links(int a)
 {
-    tcp_message state;
-    tcp_vote_state(&w.vote[a], &state);
+    ls_tcp_message state;
+    ls_tcp_vote_state(&w.vote[a], &state);
     for (int to = 0; to < w.members; to++)
         send_message(a, to, &state);
 }
@@ -71,8 +71,8 @@ static void part(int a, int b)
         return;
     w.met[a][b] = w.met[b][a] = false;
     w.count[a][b] = w.count[b][a] = 0;
-    tcp_vote_disconnect(&w.vote[a], b);
-    tcp_vote_disconnect(&w.vote[b], a);
+    ls_tcp_vote_disconnect(&w.vote[a], b);
+    ls_tcp_vote_disconnect(&w.vote[b], a);
     tell_links(a);
     tell_links(b);
 }
@@ -85,15 +85,15 @@ static void part_from_all(int a)
 
 static void meet(int a, int b)
 {
-    tcp_message state;
+    ls_tcp_message state;
     if (a == b || w.cut[a][b] || w.met[a][b] || w.mode[a] != VOTING || w.mode[b] != VOTING ||
         /* one of the two is an arrival that the other does not know */
         w.vote[a].members <= b || w.vote[b].members <= a)
         return;
     w.met[a][b] = w.met[b][a] = true;
-    tcp_vote_state(&w.vote[a], &state);
+    ls_tcp_vote_state(&w.vote[a], &state);
     send_message(a, b, &state);
-    tcp_vote_state(&w.vote[b], &state);
+    ls_tcp_vote_state(&w.vote[b], &state);
     send_message(b, a, &state);
 }
 
@@ -105,18 +105,18 @@ static void go_to_work(int a, uint64_t before)
 
 static void deliver(int from, int to)
 {
-    tcp_message in, answer;
+    ls_tcp_message in, answer;
     const uint64_t before = w.vote[to].formed.number;
     if (w.count[from][to] == 0 || w.mode[to] != VOTING)
         return;
     in = w.waiting[from][to][0];
     memmove(w.waiting[from][to], w.waiting[from][to] + 1, (size_t)--w.count[from][to] * sizeof in);
-    const bool is_new = !tcp_set_has(&w.vote[to].here, from);
-    if (tcp_vote_on_message(&w.vote[to], from, &in, &answer))
+    const bool is_new = !ls_tcp_set_has(&w.vote[to].here, from);
+    if (ls_tcp_vote_on_message(&w.vote[to], from, &in, &answer))
         send_message(to, from, &answer);
-    if (is_new && tcp_set_has(&w.vote[to].here, from))
+    if (is_new && ls_tcp_set_has(&w.vote[to].here, from))
         tell_links(to);
-    if (tcp_vote_formed(&w.vote[to], &answer))
+    if (ls_tcp_vote_formed(&w.vote[to], &answer))
         send_to_set(to, &answer);
     go_to_work(to, before);
 }
@@ -125,12 +125,12 @@ static void deliver(int from, int to)
  * happens in reality if the time limit for connections has passed. */
 static void propose(int a)
 {
-    tcp_message message;
+    ls_tcp_message message;
     const uint64_t before = w.vote[a].formed.number;
-    if (w.mode[a] != VOTING || !tcp_vote_propose(&w.vote[a], &message))
+    if (w.mode[a] != VOTING || !ls_tcp_vote_propose(&w.vote[a], &message))
         return;
     send_to_set(a, &message);
-    if (tcp_vote_formed(&w.vote[a], &message))
+    if (ls_tcp_vote_formed(&w.vote[a], &message))
         send_to_set(a, &message);
     go_to_work(a, before);
 }
@@ -141,9 +141,9 @@ static void begin_vote(int a)
         return;
     part_from_all(a);
     if (w.mode[a] == AT_WORK) /* forgets the arrival of an earlier vote */
-        w.vote[a].arrivals = (tcp_set){{0}};
+        w.vote[a].arrivals = (ls_tcp_set){{0}};
     w.mode[a] = VOTING;
-    tcp_vote_begin(&w.vote[a], &(tcp_set){{0}});
+    ls_tcp_vote_begin(&w.vote[a], &(ls_tcp_set){{0}});
 }
 
 static void cut_anew(void)
@@ -160,17 +160,17 @@ static void cut_anew(void)
 
 /* Returns whether all members of the group are at work in it. A sum needs all members of a
  * group. */
-static bool is_whole(const tcp_ballot *group)
+static bool is_whole(const ls_tcp_ballot *group)
 {
     bool whole = true;
     for (int a = 0; a < w.members; a++)
-        whole &= !tcp_set_has(&group->set, a) ||
+        whole &= !ls_tcp_set_has(&group->set, a) ||
                  (w.mode[a] == AT_WORK && w.vote[a].formed.number == group->number &&
                   memcmp(&w.vote[a].formed.set, &group->set, sizeof group->set) == 0);
     return whole;
 }
 
-static bool is_part(const tcp_set *part, const tcp_set *whole)
+static bool is_part(const ls_tcp_set *part, const ls_tcp_set *whole)
 {
     bool inside = true;
     for (size_t i = 0; i < sizeof part->bits / sizeof *part->bits; i++)
@@ -186,12 +186,12 @@ static void come(void)
         return;
     w.members++;
     w.mode[n] = VOTING;
-    assert_int_equal(tcp_vote_init(&w.vote[n], n, n + 1, NULL), LS_OK);
+    assert_int_equal(ls_tcp_vote_init(&w.vote[n], n, n + 1, NULL), LS_OK);
     w.vote[n].formed = w.last;
     for (int a = 0; a <= n; a++)
-        if (a == n || (tcp_set_has(&w.last.set, a) && draw(8) > 0)) {
+        if (a == n || (ls_tcp_set_has(&w.last.set, a) && draw(8) > 0)) {
             begin_vote(a);
-            assert_int_equal(tcp_vote_expect(&w.vote[a], n, NULL), LS_OK);
+            assert_int_equal(ls_tcp_vote_expect(&w.vote[a], n, NULL), LS_OK);
         }
     const bool all_connect = draw(2); /* before any of them proposes */
     for (int round = 0; all_connect && round < 4 * n; round++)
@@ -211,7 +211,7 @@ static void come(void)
 static void check_row(unsigned seed)
 {
     for (int a = 0; a < w.members; a++) {
-        const tcp_ballot *group = &w.vote[a].formed;
+        const ls_tcp_ballot *group = &w.vote[a].formed;
         if (w.mode[a] != AT_WORK || group->number == w.last.number || !is_whole(group))
             continue;
         const bool follows =
@@ -219,7 +219,7 @@ static void check_row(unsigned seed)
         if (group->number < w.last.number || !follows)
             fail_msg("seed %u: group %llu goes on beside group %llu", seed,
                      (unsigned long long)group->number, (unsigned long long)w.last.number);
-        w.admitted += tcp_set_count(&group->fresh) > 0;
+        w.admitted += ls_tcp_set_count(&group->fresh) > 0;
         w.last = *group;
         w.groups++;
     }
@@ -231,7 +231,7 @@ static void begin_world(unsigned seed)
     w.random = seed * 2 + 1;
     w.members = w.first = 2 + (int)draw(MAX_MEMBERS - 1);
     for (int a = 0; a < w.members; a++)
-        assert_int_equal(tcp_vote_init(&w.vote[a], a, w.members, NULL), LS_OK);
+        assert_int_equal(ls_tcp_vote_init(&w.vote[a], a, w.members, NULL), LS_OK);
     w.last = w.vote[0].formed;
 }
 
@@ -252,7 +252,7 @@ static void happen(void)
     else if (what < 970)
         come();
     else if (what < 990)
-        tcp_set_add(&w.vote[a].suspects, b);
+        ls_tcp_set_add(&w.vote[a].suspects, b);
     else if (what < 997)
         cut_anew();
     else if (what == 999) {
@@ -275,7 +275,7 @@ static void at_most_one_part_goes_on_whatever_happens(void **state)
         groups += w.groups;
         admitted += w.admitted;
         for (int a = 0; a < w.members; a++)
-            tcp_vote_fini(&w.vote[a]);
+            ls_tcp_vote_fini(&w.vote[a]);
     }
     assert_in_range(groups, draws, INT32_MAX); /* many of the draws lead to several groups */
     assert_in_range(admitted, draws / 20, INT32_MAX);
@@ -312,16 +312,16 @@ static void begin_with(int members)
 {
     begin_world(1);
     for (int a = 0; a < w.members; a++)
-        tcp_vote_fini(&w.vote[a]);
+        ls_tcp_vote_fini(&w.vote[a]);
     w.members = w.first = members;
     for (int a = 0; a < members; a++)
-        assert_int_equal(tcp_vote_init(&w.vote[a], a, members, NULL), LS_OK);
+        assert_int_equal(ls_tcp_vote_init(&w.vote[a], a, members, NULL), LS_OK);
 }
 
 static void end_world(void)
 {
     for (int a = 0; a < w.members; a++)
-        tcp_vote_fini(&w.vote[a]);
+        ls_tcp_vote_fini(&w.vote[a]);
 }
 
 static void more_than_half_go_on_and_of_two_halves_the_one_with_the_lowest(void **state)
@@ -362,15 +362,15 @@ static void an_arrival_is_let_in_where_all_know_of_it(void **state)
     for (int unaware = 0; unaware < 2; unaware++) {
         begin_with(3);
         w.members = 4;
-        assert_int_equal(tcp_vote_init(&w.vote[3], 3, 4, NULL), LS_OK);
+        assert_int_equal(ls_tcp_vote_init(&w.vote[3], 3, 4, NULL), LS_OK);
         w.vote[3].formed = w.vote[0].formed;
         w.mode[3] = VOTING;
         for (int a = unaware; a < 4; a++)
-            assert_int_equal(tcp_vote_expect(&w.vote[a], 3, NULL), LS_OK);
+            assert_int_equal(ls_tcp_vote_expect(&w.vote[a], 3, NULL), LS_OK);
         for (int a = 0; a < 3; a++)
             w.mode[a] = VOTING; /* the member regroups because of the arrival */
         assert_int_equal(vote_among(15), unaware ? 7 : 15);
-        assert_int_equal(tcp_set_has(&w.vote[1].formed.fresh, 3), !unaware);
+        assert_int_equal(ls_tcp_set_has(&w.vote[1].formed.fresh, 3), !unaware);
         if (!unaware)
             /* the first member is lost, and three of four remain */
             assert_int_equal(vote_among(14), 14);
@@ -384,13 +384,13 @@ static unsigned let_come(int members, unsigned apart)
 {
     begin_with(members);
     w.members = members + 1;
-    assert_int_equal(tcp_vote_init(&w.vote[members], members, members + 1, NULL), LS_OK);
+    assert_int_equal(ls_tcp_vote_init(&w.vote[members], members, members + 1, NULL), LS_OK);
     w.vote[members].formed = w.vote[0].formed;
     w.mode[members] = VOTING;
     for (int a = 0; a <= members; a++) {
         w.cut[a][members] = w.cut[members][a] = apart >> a & 1;
         w.mode[a] = VOTING;
-        assert_int_equal(tcp_vote_expect(&w.vote[a], members, NULL), LS_OK);
+        assert_int_equal(ls_tcp_vote_expect(&w.vote[a], members, NULL), LS_OK);
     }
     return vote_among((2u << members) - 1);
 }
@@ -421,13 +421,13 @@ static void an_arrival_does_not_count_in_the_vote_on_its_admission(void **state)
     for (unsigned apart = 0; apart < 4; apart++) {
         begin_with(2);
         w.members = 3;
-        assert_int_equal(tcp_vote_init(&w.vote[2], 2, 3, NULL), LS_OK);
+        assert_int_equal(ls_tcp_vote_init(&w.vote[2], 2, 3, NULL), LS_OK);
         w.vote[2].formed = w.vote[0].formed;
         w.cut[0][1] = w.cut[1][0] = true;
         for (int a = 0; a < 3; a++) {
             w.mode[a] = VOTING;
             w.cut[a][2] = w.cut[2][a] = apart >> a & 1;
-            assert_int_equal(tcp_vote_expect(&w.vote[a], 2, NULL), LS_OK);
+            assert_int_equal(ls_tcp_vote_expect(&w.vote[a], 2, NULL), LS_OK);
         }
         const unsigned on = vote_among(7);
         assert_true(on & 1);
@@ -461,12 +461,12 @@ static void a_newer_member_cannot_hurry_the_others(void **state)
                         meet(a, b);
                         deliver(a, b);
                     }
-        assert_false(tcp_vote_settled(&w.vote[0]));
-        tcp_set_add(&w.vote[from].suspects, 2);
+        assert_false(ls_tcp_vote_settled(&w.vote[0]));
+        ls_tcp_set_add(&w.vote[from].suspects, 2);
         tell_links(from);
         while (w.count[from][0] > 0)
             deliver(from, 0);
-        assert_int_equal(tcp_vote_settled(&w.vote[0]), from < 2);
+        assert_int_equal(ls_tcp_vote_settled(&w.vote[0]), from < 2);
         end_world();
     }
 }
@@ -483,7 +483,7 @@ static void one_that_comes_back_is_not_let_in(void **state)
     for (int a = 0; a < 3; a++)
         begin_vote(a);
     assert_int_equal(vote_among(7), 3);
-    assert_false(tcp_set_has(&tcp_vote_last(&w.vote[2])->set, 2));
+    assert_false(ls_tcp_set_has(&ls_tcp_vote_last(&w.vote[2])->set, 2));
     end_world();
 }
 
@@ -491,26 +491,26 @@ static void one_that_comes_back_is_not_let_in(void **state)
 static void a_word_that_names_others_than_the_members_counts_for_nothing(void **state)
 {
     (void)state;
-    tcp_message message, answer;
+    ls_tcp_message message, answer;
     begin_with(3);
-    tcp_vote_state(&w.vote[1], &message);
-    assert_true(tcp_vote_is_valid(&w.vote[0], &message));
-    tcp_set_add(&message.ballot.set, 3);
-    assert_false(tcp_vote_is_valid(&w.vote[0], &message));
-    tcp_vote_state(&w.vote[1], &message);
-    tcp_set_add(&message.suspects, LS_MEMBERS_MAX - 1);
-    assert_false(tcp_vote_is_valid(&w.vote[0], &message));
-    message = (tcp_message){.kind = TCP_STATE};
-    assert_false(tcp_vote_is_valid(&w.vote[0], &message));
+    ls_tcp_vote_state(&w.vote[1], &message);
+    assert_true(ls_tcp_vote_is_valid(&w.vote[0], &message));
+    ls_tcp_set_add(&message.ballot.set, 3);
+    assert_false(ls_tcp_vote_is_valid(&w.vote[0], &message));
+    ls_tcp_vote_state(&w.vote[1], &message);
+    ls_tcp_set_add(&message.suspects, LS_MEMBERS_MAX - 1);
+    assert_false(ls_tcp_vote_is_valid(&w.vote[0], &message));
+    message = (ls_tcp_message){.kind = TCP_STATE};
+    assert_false(ls_tcp_vote_is_valid(&w.vote[0], &message));
     /* A proposal that contains an abandoned member does not count either. */
     assert_int_equal(vote_among(3), 3);
     message =
-        (tcp_message){.kind = TCP_PROPOSE, .ballot = {.number = 9, .set = {{7}}}, .number = 8};
-    assert_true(tcp_vote_is_valid(&w.vote[0], &message));
-    tcp_vote_on_message(&w.vote[0], 1, &message, &answer);
+        (ls_tcp_message){.kind = TCP_PROPOSE, .ballot = {.number = 9, .set = {{7}}}, .number = 8};
+    assert_true(ls_tcp_vote_is_valid(&w.vote[0], &message));
+    ls_tcp_vote_on_message(&w.vote[0], 1, &message, &answer);
     assert_int_equal(w.vote[0].tries, 0);
     message.ballot.set.bits[0] = 3;
-    tcp_vote_on_message(&w.vote[0], 1, &message, &answer);
+    ls_tcp_vote_on_message(&w.vote[0], 1, &message, &answer);
     assert_int_equal(w.vote[0].tries, 1);
     end_world();
 }

@@ -54,7 +54,7 @@ def comparisons(bare):
 def declared(code):
     """Returns the names of variables, parameters and members of a type that has an error's text."""
     names = set()
-    for match in re.finditer(rf"\b(?:ls_error|tcp_note)\s+((?:\**\s*{NAME}(?:\[[^]]*\])?(?:\s*=\s*[^,;)]*)?\s*[,;)]\s*)+)", code):
+    for match in re.finditer(rf"\b(?:ls_error|ls_tcp_note)\s+((?:\**\s*{NAME}(?:\[[^]]*\])?(?:\s*=\s*[^,;)]*)?\s*[,;)]\s*)+)", code):
         for part in re.split(r"[,;)]", match[1]):
             if name := re.match(rf"\**\s*({NAME})", part.strip()):
                 names.add(name[1])
@@ -135,7 +135,7 @@ CAUGHT = [
     ("cli/a.c", 'int f(const ls_error *err) { return strstr(err->text, "not found") != NULL; }'),
     ("data/a.c", 'int f(void) { ls_error why = {0}; return !strncmp(why.text,\n    "x", 1); }'),
     ("data/a.c", "int f(struct s *s, const char *a) { ls_error why; return strlen(a) ? strcmp(a, (why.text)) : 0; }"),
-    ("tcp/a.c", "int f(void) { tcp_note note = {0}; return is_own_text(j, note.text); }"),
+    ("tcp/a.c", "int f(void) { ls_tcp_note note = {0}; return is_own_text(j, note.text); }"),
     ("nn/a.c", "int f(const ls_error *why) { const char *text = why->text; return g(text); }"),
     ("nn/a.c", "int f(const ls_error *why, int n) { return why->text[n] == ':'; }"),
     ("pool/a.c", "int f(struct worker *w) { return sscanf(w->failure.text, \"%d\", &w->n); }"),
@@ -155,7 +155,7 @@ PASSED = [
     ("cli/a.c", 'void f(const ls_error *err) { printf("%s", err->text); if (err->text[0]) puts("strstr(err->text)"); }'),
     ("cli/a.c", "/* strstr(err->text, \"x\") */ int x;"),
     ("cli/a.c", 'int f(const char *a) { ls_error why; return strcmp(a, "b") ? ls_fail(&why, -1, "%s", why.text) : 0; }'),
-    ("tcp/a.c", "void f(void) { tcp_note note; note.text[TCP_NOTE - 1] = '\\0'; }"),
+    ("tcp/a.c", "void f(void) { ls_tcp_note note; note.text[TCP_NOTE - 1] = '\\0'; }"),
     ("data/a.c", 'int f(const char *name) { return strcmp(name, "npy") == 0; }'),
     ("cli/a.c", 'void f(ls_json_writer *w, int is) { ls_json_put_bool(w, "synthetic", is); }'),
     ("python/a.py", 'data = {"name": "folder"}\nraise Error(str(error))'),
