@@ -178,7 +178,7 @@ expect_code 78
 expect_stderr_line 'trainer: stopped in fold 1 of 5; folds.csv was not written'
 
 # Of several classes the labels with the least probability are first, whatever the probability of the prediction is. The
-# row of line 2 is as likely a as b, and surely not c; that of line 3 is c or, less likely, b.
+# row of line 2 may be a or b, but is surely not c, its label; that of line 4 is surely b, but a is more probable than c was.
 printf 'u,v,kind\n' >three.csv
 for i in 1 2 3 4 5 6; do printf '9,0,a\n0,9,b\n0,0,c\n'; done >>three.csv
 cat >three.json <<'END'
