@@ -312,9 +312,10 @@ void init_data_print(const ls_inspection *l, const cJSON *config, bool trained, 
     else if (held > 0)
         fprintf(stream, "  %g of the rows are held out for validation (data.validation)\n", held);
     if (held > 0 && has_days(l))
-        fputs("  they are drawn at random; if later rows are to be predicted, name a table of later "
-              "rows: data.test_path\n",
-              stream);
+        fputs(
+            "  they are drawn at random; if later rows are to be predicted, name a table of later "
+            "rows: data.test_path\n",
+            stream);
     if (held <= 0 && !l->test_rows)
         fputs("  no rows are held out for validation (data.validation)\n", stream);
 }
