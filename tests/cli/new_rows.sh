@@ -262,6 +262,13 @@ run eval runs/photos --set data.path=rotated
 expect_stdout '^validation acc: 0.0000'
 run eval runs/photos/weights.safetensors --data rotated
 expect_stdout '^test acc: 0.0000, .* 6 images of rotated'
+mkdir -p part/dark part/light
+cp rotated/dark/1.pgm part/dark && cp rotated/light/1.pgm part/light && printf 'P5 4 4 255\nshort' >part/dark/2.pgm
+run eval runs/photos --data part
+expect_code 65
+run eval runs/photos --data part --skip-broken
+expect_code 0
+expect_stdout '^test acc: 0.0000, .* 2 images of part'
 expect_failure 66 'nowhere: cannot be read: No such file or directory' eval runs/photos --data nowhere
 expect_failure 65 'other/grey: expected sub-folders named as classes of the model, which are "dark", "light"' eval runs/photos --data other
 run predict latest big rotated/dark/2.pgm --to out.csv
