@@ -27,11 +27,12 @@ static const char help[] =
     "                   standard input. A picture that cannot be read, and a row of a table\n"
     "                   with a value that the model does not know, has no prediction; it is\n"
     "                   named, and the exit status is 65\n"
-    "  --to FILE        writes FILE.csv or FILE.jsonl: row or file, prediction, the\n"
-    "                   probability of each class, the line of a table, and of rows of the\n"
-    "                   run's data the label\n"
-    "  --skip-broken    leaves out and counts what has no prediction; the exit status is 0. For\n"
-    "                   pictures it is the default if the run's config has data.skip_broken\n"
+    "  --to FILE        writes FILE.csv or FILE.jsonl: row or file, prediction (of several\n"
+    "                   values a column for each), the probability of each class, the line of a\n"
+    "                   table, and of rows of the run's data the label\n"
+    "  --skip-broken    leaves out and counts what has no prediction, and rows with a text in a\n"
+    "                   column of numbers; the exit status is 0. For pictures it is the default\n"
+    "                   if the run's config has data.skip_broken\n"
     "  --rows A:B       rows A to B − 1 of the test rows of the run's data, counted from 0\n"
     "  --train          with --rows: takes them from the training rows\n"
     "  --data WHERE     with --rows: takes them from other data, as `{} eval` does\n"
@@ -112,44 +113,49 @@ static int read_inputs(ls_trained_rows *r, const cli_trained_args *a, ls_error *
     return status;
 }
 
-/* Writes the message about the pictures that could not be read. */
-static void tell_broken(const ls_trained_rows *in, ls_error *err)
+/* Writes the message about the pictures that could not be read. If several arguments named them,
+ * the message says which is the first. */
+static void tell_broken(const ls_trained_rows *in, const cli_trained_args *a, ls_error *err)
 {
+    const bool one = a->rest_count == 1;
     const unsigned broken = in->broken;
+    const char *it = ls_plural(broken, "it", "them");
+    uint32_t first = 0;
+    while (!in->why[first])
+        first++;
     ls_fail(err, LS_EDATA,
-            "%.300s: %u of %u pictures %s broken and %s no prediction; mend or remove %s, or leave "
-            "%s out: --skip-broken",
-            in->desc.folder, broken, (unsigned)in->rows, ls_plural(broken, "is", "are"),
-            ls_plural(broken, "has", "have"), ls_plural(broken, "it", "them"),
-            ls_plural(broken, "it", "them"));
+            "%.300s%s%u of %u pictures %s broken and %s no prediction%s%.300s; mend or remove %s, "
+            "or leave %s out: --skip-broken",
+            one ? in->desc.folder : "", one ? ": " : "", broken, (unsigned)in->rows,
+            ls_plural(broken, "is", "are"), ls_plural(broken, "has", "have"),
+            one ? "" : ls_plural(broken, ": ", ", the first is "), one ? "" : in->file[first].path,
+            it, it);
 }
 
-/* Writes the message about the rows with values that the model does not know. */
+/* Writes the message about the rows with values that the model does not know or cannot read. */
 static void tell_unknown(const ls_trained_rows *in, ls_error *err)
 {
     const unsigned rows = in->broken;
-    ls_fail(err, LS_EDATA,
-            "%.100s: %u of %u rows %s no prediction, because no training row has a value of "
-            "theirs: %s",
-            in->source, rows, (unsigned)in->rows, ls_plural(rows, "has", "have"), in->places);
+    ls_fail(err, LS_EDATA, "%.100s: %u of %u rows %s no prediction, because %s: %s", in->source,
+            rows, (unsigned)in->rows, ls_plural(rows, "has", "have"), in->reason, in->places);
 }
 
 /* Prints the number of rows without a prediction, if there are any, and returns the exit code of
  * the command. */
-static int end_with_broken(const ls_trained_rows *in)
+static int end_with_broken(const ls_trained_rows *in, const cli_trained_args *a)
 {
     ls_error err;
     const unsigned broken = in->broken;
-    if (broken && in->skip_broken)
-        cli_say("%u of %u %s and %s left out", broken, (unsigned)in->rows,
-                in->data ? ls_plural(broken, "rows has a value that no training row has",
-                                     "rows have values that no training row has")
-                         : ls_plural(broken, "pictures is broken", "pictures are broken"),
-                ls_plural(broken, "was", "were"));
+    if (broken && in->skip_broken && in->data)
+        cli_say("%u of %u rows %s left out, because %s: %s", broken, (unsigned)in->rows,
+                ls_plural(broken, "was", "were"), in->reason, in->places);
+    else if (broken && in->skip_broken)
+        cli_say("%u of %u pictures %s broken and %s left out", broken, (unsigned)in->rows,
+                ls_plural(broken, "is", "are"), ls_plural(broken, "was", "were"));
     if (!broken || in->skip_broken)
         return cli_flush();
     const int code = cli_flush();
-    in->data ? tell_unknown(in, &err) : tell_broken(in, &err);
+    in->data ? tell_unknown(in, &err) : tell_broken(in, a, &err);
     return code ? code : cli_fail(LS_EDATA, err.text);
 }
 
@@ -275,9 +281,16 @@ static void print_all(ls_predictions *p, bool json)
 
 /* ---- into a file ----------------------------------------------------------------------------- */
 
-/* Returns how many columns follow the column `prediction`: one for each output, but none if the
- * prediction is the only output. */
-static int further_columns(const ls_predictions *p)
+/* Returns whether the prediction of a row is one class or one number, which then is in the column
+ * `prediction`. */
+static bool is_one(const ls_predictions *p)
+{
+    return !p->values || p->outputs == 1;
+}
+
+/* Returns the number of columns with an output each: a probability, a quantile or one of several
+ * values. */
+static int output_columns(const ls_predictions *p)
 {
     return p->values && p->outputs == 1 && !p->named ? 0 : p->outputs;
 }
@@ -296,8 +309,9 @@ static bool has_lines(const ls_trained_rows *r)
 static void put_table_header(ls_buffer *b, const ls_predictions *p)
 {
     char name[300];
-    ls_buffer_put(b, has_files(p->rows) ? "file,prediction" : "row,prediction");
-    for (int i = 0; i < further_columns(p); i++) {
+    ls_buffer_put(b, has_files(p->rows) ? "file" : "row");
+    ls_buffer_put(b, is_one(p) ? ",prediction" : "");
+    for (int i = 0; i < output_columns(p); i++) {
         snprintf(name, sizeof name, "%s%s",
                  p->named    ? ""
                  : p->values ? "value_"
@@ -306,15 +320,20 @@ static void put_table_header(ls_buffer *b, const ls_predictions *p)
         ls_put_csv_field(b, ",", name);
     }
     ls_buffer_put(b, has_lines(p->rows) ? ",line" : "");
-    ls_buffer_put(b, p->rows->labels ? ",label" : "");
+    if (p->rows->labels && p->values && p->targets > 1)
+        for (int k = 0; k < p->targets; k++)
+            ls_buffer_format(b, ",label_%d", k);
+    else
+        ls_buffer_put(b, p->rows->labels ? ",label" : "");
     ls_buffer_put(b, "\n");
 }
 
 /* Appends an output: a probability with the digits of a float, a value with all that it has. */
-static void put_value(ls_buffer *b, const char *before, const ls_predictions *p, double value)
+static void put_output(ls_buffer *b, const ls_predictions *p, double value)
 {
-    const bool is_long = p->values && !is_float(value);
-    ls_buffer_format(b, "%s%.*g", before, is_long ? 17 : 9, is_long ? value : (double)(float)value);
+    char text[LS_SHORTEST];
+    ls_value_text(text, p->values ? value : (double)(float)value);
+    ls_buffer_put(b, text);
 }
 
 /* Appends the label or the targets of a row. */
@@ -322,8 +341,11 @@ static void put_label(ls_buffer *b, const ls_predictions *p, const ls_predicted 
 {
     if (!p->values)
         ls_put_csv_field(b, ",", r->label >= 0 ? p->name[r->label] : "");
-    for (int k = 0; p->values && k < p->targets; k++)
-        put_value(b, k ? " " : ",", p, r->target[k]);
+    for (int k = 0; p->values && k < p->targets; k++) {
+        char text[LS_SHORTEST];
+        ls_shortest(text, r->target[k], false);
+        ls_buffer_format(b, ",%s", text);
+    }
 }
 
 static void put_table_row(ls_buffer *b, const ls_predictions *p, const ls_predicted *r)
@@ -332,16 +354,15 @@ static void put_table_row(ls_buffer *b, const ls_predictions *p, const ls_predic
         ls_put_csv_field(b, "", r->file);
     else
         ls_buffer_format(b, "%u", (unsigned)r->number);
-    if (r->why)
+    ls_buffer_put(b, is_one(p) ? "," : "");
+    if (!r->why && !p->values) /* a row without a prediction has empty fields */
+        ls_put_csv_field(b, "", p->name[r->best]);
+    else if (!r->why && is_one(p))
+        put_output(b, p, r->output[0]);
+    for (int k = 0; k < output_columns(p); k++) {
         ls_buffer_put(b, ",");
-    else if (!p->values)
-        ls_put_csv_field(b, ",", p->name[r->best]);
-    for (int k = 0; k < p->outputs && p->values && !r->why; k++)
-        put_value(b, k ? " " : ",", p, r->output[k]);
-    for (int k = 0; k < further_columns(p); k++) {
-        ls_buffer_put(b, ","); /* a row without a prediction has empty fields */
         if (!r->why)
-            put_value(b, "", p, r->output[k]);
+            put_output(b, p, r->output[k]);
     }
     if (has_lines(p->rows))
         ls_buffer_format(b, ",%u", (unsigned)r->line);
@@ -371,7 +392,7 @@ static void put_prediction(ls_json_writer *w, const ls_predictions *p, const ls_
         put_named(w, "probabilities", p, r);
     } else if (p->named) {
         put_named(w, "prediction", p, r);
-    } else if (further_columns(p)) {
+    } else if (!is_one(p)) {
         put_numbers(w, "prediction", r->output, p->outputs);
     } else {
         put_number(w, "prediction", r->output[0]);
@@ -453,7 +474,7 @@ static int run(const ls_trained *t, const cli_trained_args *a, const ls_registry
     int status = a->rows ? read_rows(&in, a, &err) : read_inputs(&in, a, &err);
     if (status == LS_OK)
         status = predict(&in, a, registry, &err);
-    const int code = status ? cli_fail_files(status, err.text) : end_with_broken(&in);
+    const int code = status ? cli_fail_files(status, err.text) : end_with_broken(&in, a);
     ls_trained_rows_close(&in);
     return code;
 }

@@ -88,6 +88,8 @@ int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
         .best = a.best,
         .new_data = a.new_data,
         .training_rows = a.train,
+        .skip_broken = a.skip_broken,
+        .skip_option = strchr(verb->letters, 'k') ? "--skip-broken" : NULL,
         .trainer = cli_options(&places, a.config, &a.set, NULL, true, &host),
     };
     status = ls_trained_open(&t, &o, &err);
@@ -139,12 +141,14 @@ static const char eval_help[] =
     "                   folder of images, a directory of .npy files, a safetensors file; for\n"
     "                   data sets known by name, the directory of their files\n"
     "  --train          evaluates on the training rows\n"
-    "  --wrong FILE.csv writes the rows that are predicted wrong, the most confident first, or\n"
-    "                   all rows of predicted values, the largest errors first\n"
+    "  --wrong FILE.csv writes the rows that are predicted wrong, the least probable labels\n"
+    "                   first, or all rows of predicted values, the largest errors first\n"
     "  --threshold T    two classes or yes-or-no targets: also prints precision, recall and F1\n"
     "                   if a row is positive from the probability T on; default: what the\n"
     "                   model file keeps\n"
     "  --keep           keeps the threshold in the model file; predictions then use it\n"
+    "  --skip-broken    leaves out and counts pictures that cannot be read, and rows of a table\n"
+    "                   with a text in a column of numbers\n"
     "  --devices LIST   auto, cpu, cpu:4, … (default: the config's)\n"
     "  --json           prints one JSON object\n"
     "  --help           this text\n";
@@ -363,7 +367,9 @@ static int write_wrong(const ls_trained *t, const cli_trained_args *a,
         status = ls_wrong_write(&wrong, a->wrong, err);
     if (status == LS_OK)
         cli_say("%s: %llu %s of %llu rows", a->wrong, (unsigned long long)wrong.count,
-                wrong.values ? "errors" : "wrong predictions", (unsigned long long)wrong.rows);
+                wrong.values ? ls_plural(wrong.count, "error", "errors")
+                             : ls_plural(wrong.count, "wrong prediction", "wrong predictions"),
+                (unsigned long long)wrong.rows);
     ls_wrong_free(&wrong);
     return status;
 }
@@ -403,7 +409,7 @@ static int check_eval(cli_trained_args *a)
     return check_alone(a);
 }
 
-const cli_trained_verb cli_eval = {"eval", "jtdnwh", eval_help, check_eval, evaluate};
+const cli_trained_verb cli_eval = {"eval", "jtdnwhk", eval_help, check_eval, evaluate};
 
 /* ---- trainer export RUN --to FILE ------------------------------------------------------------ */
 

@@ -132,8 +132,11 @@ void cli_wrong_print(const ls_wrong *w, size_t most)
             printf("  row %u", (unsigned)r->row);
         if (w->targets > 1)
             printf(", target %d", r->target);
-        printf(": label %s, predicted %s (%s %.4g)\n", r->label, r->prediction,
+        printf(": label %s, predicted %s (%s %.4g", r->label, r->prediction,
                w->values ? "error" : "probability", r->size);
+        if (!w->values)
+            printf(", of the label %.4g", r->of_label);
+        puts(")");
     }
 }
 
@@ -146,7 +149,7 @@ static void print_results(session *s)
         printf(", %llu of %llu %s predicted wrong (acc %.4f)", (unsigned long long)w->count, rows,
                ls_plural(rows, "row is", "rows are"), 1 - (double)w->count / (double)rows);
     printf("; %s has them, the %s first\n", s->a->wrong,
-           w->values ? "largest errors" : "most confident");
+           w->values ? "largest errors" : "least probable labels");
     if (w->count > 0)
         puts(w->values ? "largest errors:" : "suspicious labels:");
     cli_wrong_print(w, SHOWN);

@@ -280,6 +280,18 @@ static void print_few(const ls_inspection *l, FILE *stream)
     fputc('\n', stream);
 }
 
+/* Returns whether rows have a time: a column of dates of different days. */
+static bool has_days(const ls_inspection *l)
+{
+    bool days = false;
+    for (int i = 0; l->kind->form == LS_DATA_TABLE && i < l->table->columns; i++) {
+        const ls_column_summary *c = &l->table->column[i];
+        for (int k = 0; c->use == LS_COLUMN_DATE && k < c->parts; k++)
+            days |= strcmp(c->part[k], "days") == 0;
+    }
+    return days;
+}
+
 void init_data_print(const ls_inspection *l, const cJSON *config, bool trained, FILE *stream)
 {
     const cJSON *data = cJSON_GetObjectItemCaseSensitive(config, "data");
@@ -299,6 +311,11 @@ void init_data_print(const ls_inspection *l, const cJSON *config, bool trained, 
         fputs("  a fifth of the rows is held out for validation (data.validation)\n", stream);
     else if (held > 0)
         fprintf(stream, "  %g of the rows are held out for validation (data.validation)\n", held);
-    else if (!l->test_rows)
+    if (held > 0 && has_days(l))
+        fputs(
+            "  they are drawn at random; if later rows are to be predicted, name a table of later "
+            "rows: data.test_path\n",
+            stream);
+    if (held <= 0 && !l->test_rows)
         fputs("  no rows are held out for validation (data.validation)\n", stream);
 }

@@ -31,7 +31,7 @@ typedef struct cli_trained_args {
     double threshold;     /* eval: --threshold; 0: none */
     bool keep;            /* eval: --keep */
     bool json, train, best;
-    bool skip_broken; /* predict: --skip-broken */
+    bool skip_broken; /* predict, eval: --skip-broken */
     bool needs_data;  /* open the run's data as well */
     cli_list set;
     char **rest; /* the arguments after RUN that are not options */

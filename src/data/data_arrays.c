@@ -320,8 +320,8 @@ static int take_unknown(const arrays *a, const pair *p, ls_resident *r, size_t r
         return status;
     snprintf(text, sizeof text, "column %zu: %g", bad % ls_array_row(&p->x), v);
     return ls_unknown_rows_add(&r->unknown, (uint32_t)row, LS_PREP_UNKNOWN,
-                               &(ls_unknown_place){"row", row, NULL, text, false}, why.text,
-                               a->o->err);
+                               &(ls_unknown_place){.unit = "row", .number = row, .text = text},
+                               why.text, a->o->err);
 }
 
 /* Fills the rows of floats. */
@@ -346,7 +346,7 @@ static int leave_out(const arrays *a, const pair *p, ls_resident *r)
     const size_t image = ls_dataset_image_bytes(&r->base), each = (size_t)r->base.info.targets,
                  target = ls_dataset_target_bytes(&r->base);
     size_t kept = 0, next = 0;
-    int status = ls_unknown_rows_tell_left_out(u, p->x.path, r->base.info.rows, a->o->err);
+    int status = ls_unknown_rows_tell_left_out(u, p->x.path, r->base.info.rows, NULL, a->o->err);
     if (status == LS_OK && u->count > 0)
         status = make_writable(a, p, r);
     for (size_t row = 0; status == LS_OK && u->count > 0 && row < r->base.info.rows; row++) {

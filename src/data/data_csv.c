@@ -582,6 +582,7 @@ static int open_test(ls_dataset **out, const ls_dataset *train, const ls_opening
                           .class_name = info->class_name,
                           .weight = o->spec->keys.weight,
                           .labelled = true,
+                          .is_training = true,
                           .split = "test",
                           .host = o->host};
     int status = named_separator(&as.separator, o);

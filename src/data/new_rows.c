@@ -292,23 +292,44 @@ static int take_weight(const reading *r)
                    r->t->path, r->t->line, weight_of(r->format), text);
 }
 
+/* Handles a value that the model cannot read, about which `why` has the message. The row is left
+ * without a prediction, or else this is an error. */
+static int refuse(const reading *r, int status, const char *before, const ls_error *why)
+{
+    const ls_input_format *format = r->format;
+    if (format->skip_broken && status == LS_EDATA)
+        return LS_OK;
+    return format->skip_option
+               ? ls_fail(r->err, status, "%s%s; correct it, or leave out such rows: %s", before,
+                         why->text, format->skip_option)
+               : ls_fail(r->err, status, "%s%s", before, why->text);
+}
+
 /* Writes a field to the raw row. */
 static int put_field(reading *r, int column, const char *text)
 {
     char prefix[360];
     ls_error why;
-    const ls_prep *prep = r->format->prep;
+    const ls_prep_column *c = &r->format->prep->column[column];
     ls_prep_found found = LS_PREP_KNOWN;
     snprintf(prefix, sizeof prefix, "%.300s:%zu: ", r->t->path, r->t->line);
-    int status = ls_prep_put(prep, column, text, 0, r->raw, prefix, &found, &why);
-    if (status)
-        return ls_fail(r->err, status, "%s", why.text);
+    const int refused = ls_prep_put(r->format->prep, column, text, 0, r->raw, prefix, &found, &why);
+    if (refused && refuse(r, refused, "", &why))
+        return refused;
+    for (int k = 0; k < ls_prep_width(c) && refused; k++)
+        r->raw[c->first + k] = 0;
+    found = refused ? LS_PREP_UNKNOWN : found;
     if (found > r->found) {
         r->found = found;
         r->why = why;
         snprintf(r->text, sizeof r->text, "%s", text);
-        r->place = (ls_unknown_place){"line", r->t->line, prep->column[column].name, r->text,
-                                      !r->t->latin1 && !ls_table_is_utf8(r->t)};
+        r->place = (ls_unknown_place){.unit = "line",
+                                      .number = r->t->line,
+                                      .column = c->name,
+                                      .text = r->text,
+                                      .other_coding = !r->t->latin1 && !ls_table_is_utf8(r->t),
+                                      .refused = refused != LS_OK,
+                                      .is_text = c->levels > 0};
     }
     return LS_OK;
 }
@@ -340,15 +361,17 @@ static int take_field(void *user, int i)
 static int finish_row(reading *r)
 {
     ls_error why;
+    char place[360];
     const ls_prep *p = r->format->prep;
     const ls_prep_found before = r->found;
     int status =
         ls_prep_ready(p, r->raw, true, r->row->ready, (size_t)p->features, &r->found, &why);
-    if (status)
-        return ls_fail(r->err, status, "%.300s:%zu: %s", r->t->path, r->t->line, why.text);
+    snprintf(place, sizeof place, "%.300s:%zu: ", r->t->path, r->t->line);
+    if (status && refuse(r, status, place, &why))
+        return status;
     if (r->found > before) {
-        ls_fail(&r->why, LS_EDATA, "%.300s:%zu: %s", r->t->path, r->t->line, why.text);
-        r->place = (ls_unknown_place){"line", r->t->line, NULL, why.text, false};
+        ls_fail(&r->why, LS_EDATA, "%s%s", place, why.text);
+        r->place = (ls_unknown_place){.unit = "line", .number = r->t->line, .text = why.text};
     }
     status = ls_unknown_rows_add(&r->unknown, (uint32_t)r->seen++, r->found, &r->place, r->why.text,
                                  r->err);
@@ -387,7 +410,13 @@ static int read_rows(reading *r)
     if (status == LS_OK)
         ls_unknown_rows_tell_zeroed(&r->unknown, r->t->path, r->seen);
     if (status == LS_OK && r->format->labelled)
-        status = ls_unknown_rows_tell_left_out(&r->unknown, r->t->path, r->seen, r->err);
+        status = ls_unknown_rows_tell_left_out(
+            &r->unknown, r->t->path, r->seen,
+            r->format->is_training
+                ? "leave out such columns (data.drop), or count texts that no training row has as "
+                  "none of their columns' texts (data.unknown \"zeros\")"
+                : NULL,
+            r->err);
     return status;
 }
 
@@ -631,8 +660,8 @@ static int fill_floats(const ls_prep *prep, const ls_array *x, bool last, size_t
         return LS_OK;
     ls_fail(&full, LS_EDATA, "%.300s: row %zu: %s", x->path, row, why.text);
     return ls_unknown_rows_add(unknown, (uint32_t)row, found,
-                               &(ls_unknown_place){"row", row, NULL, why.text, false}, full.text,
-                               err);
+                               &(ls_unknown_place){.unit = "row", .number = row, .text = why.text},
+                               full.text, err);
 }
 
 static int fill_values(const ls_input_format *format, const ls_array *x, bool last, ls_resident *r,

@@ -22,9 +22,15 @@ typedef struct ls_input_format {
     /* Table, with `labelled`: name of the column with the weights of the rows; NULL: all are 1. */
     const char *weight;
     bool may_lack_weight; /* true: in a table without that column all weights are 1 */
-    uint32_t limit;       /* largest number of rows; 0: all */
-    char separator;       /* separator of a table's fields; 0: it is detected */
-    const char *split;    /* name of the split: "test" */
+    /* Table: a row with a value that the model cannot read, such as a text in a column of numbers,
+     * is treated as one with an unknown value (data.unknown "empty"); false: it is an error. */
+    bool skip_broken;
+    /* Table: how the user sets `skip_broken`, for messages, such as "--skip-broken"; NULL: not */
+    const char *skip_option;
+    bool is_training;  /* a model is to be trained; it does not exist yet */
+    uint32_t limit;    /* largest number of rows; 0: all */
+    char separator;    /* separator of a table's fields; 0: it is detected */
+    const char *split; /* name of the split: "test" */
     const ls_host *host;
 } ls_input_format;
 

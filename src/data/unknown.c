@@ -37,6 +37,8 @@ int ls_unknown_rows_add(ls_unknown_rows *u, uint32_t row, ls_prep_found found,
     u->zeroed += found == LS_PREP_ZEROED;
     if (found == LS_PREP_ZEROED)
         return LS_OK;
+    u->refused |= place->refused;
+    u->numbers |= !place->is_text;
     ls_unknown_row *all = ls_grown(u->host, u->row, u->count, &u->capacity, sizeof *all);
     if (all) {
         u->row = all;
@@ -58,16 +60,26 @@ void ls_unknown_rows_tell_zeroed(const ls_unknown_rows *u, const char *source, s
                u->zeroed_places.text);
 }
 
+const char *ls_unknown_rows_why(const ls_unknown_rows *u)
+{
+    return u->refused ? ls_plural(u->count, "the model cannot read its value",
+                                  "the model cannot read a value of theirs")
+                      : ls_plural(u->count, "no training row has its value",
+                                  "no training row has a value of theirs");
+}
+
 int ls_unknown_rows_tell_left_out(const ls_unknown_rows *u, const char *source, size_t rows,
-                                  ls_error *err)
+                                  const char *cure, ls_error *err)
 {
     if (u->count == rows && rows > 0)
-        return ls_fail(err, LS_EDATA, "%s", u->row[0].why);
+        return cure && !u->numbers
+                   ? ls_fail(err, LS_EDATA, "%.100s: no row can be predicted, because %s; %s: %s",
+                             source, ls_unknown_rows_why(u), cure, u->places.text)
+                   : ls_fail(err, LS_EDATA, "%s", u->row[0].why);
     if (u->count > 0)
-        ls_log(u->host, LS_LOG_WARNING,
-               "%.140s: %zu of %zu rows %s left out, because no training row has a value of "
-               "theirs: %s",
-               source, u->count, rows, ls_plural(u->count, "is", "are"), u->places.text);
+        ls_log(u->host, LS_LOG_WARNING, "%.140s: %zu of %zu rows %s left out, because %s: %s",
+               source, u->count, rows, ls_plural(u->count, "is", "are"), ls_unknown_rows_why(u),
+               u->places.text);
     return LS_OK;
 }
 

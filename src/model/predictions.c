@@ -21,6 +21,14 @@ double ls_target_in_data(const ls_prep *p, size_t i, float learnt)
     return value;
 }
 
+void ls_value_text(char text[LS_SHORTEST], double value)
+{
+    if ((double)(float)value == value)
+        snprintf(text, LS_SHORTEST, "%.9g", value);
+    else
+        ls_shortest(text, value, false);
+}
+
 /* Writes the number of output `i`, or the name of its quantile. */
 static void name_output(ls_predictions *p, int i)
 {

@@ -14,6 +14,7 @@
 #define MODEL_PREDICTIONS_H
 
 #include "model/rows.h"
+#include "json/shortest.h"
 
 #include <lockstep/device_pool.h>
 
@@ -51,6 +52,10 @@ typedef struct ls_predicted {
  * several numbers have the same scaled value; the function returns the one with the fewest digits.
  */
 double ls_target_in_data(const ls_prep *p, size_t i, float learnt);
+
+/* Formats a predicted value: with nine digits if it is that of a float, else with the fewest digits
+ * that read back as the same number. */
+void ls_value_text(char text[LS_SHORTEST], double value);
 
 /* Predicts `rows`, which must outlive *out. `devices`: as in ls_device_pool_options; NULL: those of
  * the config. Errors: those of ls_predict. */

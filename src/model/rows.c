@@ -99,6 +99,18 @@ static int check_pictures(const ls_trained *t, const char *name, ls_error *err)
         t->input_format.prep->kind == LS_PREP_TABLE ? "a .csv file" : "an .npy file");
 }
 
+/* Fails because no picture can be read. `paths`: number of arguments that named them. */
+static int fail_all(const ls_trained_rows *r, int paths, int last, ls_error *err)
+{
+    if (r->rows == 1)
+        return last; /* the message about the picture */
+    return paths == 1
+               ? ls_fail(err, LS_EDATA, "%.300s: none of %u pictures can be read", r->desc.folder,
+                         (unsigned)r->rows)
+               : ls_fail(err, LS_EDATA, "none of %u pictures can be read; the first is %.300s",
+                         (unsigned)r->rows, r->file[0].path);
+}
+
 /* Reports a picture that cannot be read. */
 static void report_broken(const ls_trained_rows *r, const char *why)
 {
@@ -111,7 +123,7 @@ static void report_broken(const ls_trained_rows *r, const char *why)
 
 /* Reads each picture, and scales and crops it as the packing of a folder does. If a picture cannot
  * be read, the reason is stored in r->why, and its pixels are grey. */
-static int fit_pictures(ls_trained_rows *r, size_t bytes, ls_error *err)
+static int fit_pictures(ls_trained_rows *r, size_t bytes, int paths, ls_error *err)
 {
     const ls_picture_form form = ls_form_of_input(&r->t->input_format);
     ls_image_memory kept = {0};
@@ -133,11 +145,7 @@ static int fit_pictures(ls_trained_rows *r, size_t bytes, ls_error *err)
         r->broken++;
     }
     pictures->memory_free(&kept, r->t->host);
-    if (status || r->broken < r->rows)
-        return status;
-    return r->rows == 1 ? last
-                        : ls_fail(err, LS_EDATA, "%.300s: none of %u pictures can be read",
-                                  r->desc.folder, (unsigned)r->rows);
+    return status || r->broken < r->rows ? status : fail_all(r, paths, last, err);
 }
 
 static int read_pictures(ls_trained_rows *r, char *const *path, int paths, ls_error *err)
@@ -159,7 +167,7 @@ static int read_pictures(ls_trained_rows *r, char *const *path, int paths, ls_er
     r->why = ls_alloc_array(r->t->host, r->rows, sizeof *r->why);
     if (!r->own || !r->why)
         return no_memory(r->rows, err);
-    return fit_pictures(r, bytes, err);
+    return fit_pictures(r, bytes, paths, err);
 }
 
 /* ---- tables and arrays ----------------------------------------------------------------------- */
@@ -179,6 +187,7 @@ static int take_data(ls_trained_rows *r, int status, ls_error *err)
         return no_memory(r->rows, err);
     r->broken = (uint32_t)unknown->count;
     r->source = ls_dataset_describe(r->data)->source;
+    r->reason = ls_unknown_rows_why(unknown);
     r->places = unknown->places.text;
     for (size_t i = 0; i < unknown->count; i++) {
         char **why = &r->why[unknown->row[i].row];

@@ -25,12 +25,13 @@ typedef struct ls_trained_rows {
      * data.skip_broken of the run's config */
     bool skip_broken;
     /* [rows]: why a row has no prediction: a picture cannot be read, or a row of a table has a
-     * value that the model does not know (prep/prep.h); NULL: it has one. `why` NULL: all have one.
-     */
+     * value that the model does not know (prep/prep.h) or cannot read; NULL: it has one. `why`
+     * NULL: all have one. */
     char **why;
     uint32_t broken; /* number of rows without a prediction */
-    /* table or array: its name, and where the first of these rows are, for messages */
-    const char *source, *places;
+    /* table or array: its name, why rows have no prediction, and where the first of these are, for
+     * messages */
+    const char *source, *reason, *places;
     uint32_t turned;  /* number of pictures that were turned as their EXIF orientation says */
     ls_dataset *data; /* the opened table or array; NULL: none */
     uint32_t rows;

@@ -466,6 +466,9 @@ int ls_trained_open(ls_trained *out, const ls_trained_options *o, ls_error *err)
         status = open_model(out, err);
     if (status == LS_OK)
         status = describe_rows(out, err);
+    out->folder.skip_broken = out->folder.skip_broken || o->skip_broken;
+    out->input_format.skip_broken = o->skip_broken;
+    out->input_format.skip_option = o->skip_option;
     for (int s = 0; unknown && o->new_data && s < LS_SUBSETS; s++) {
         ls_dataset_close(out->data[s]);
         out->data[s] = NULL;

@@ -34,6 +34,9 @@ typedef struct ls_trained_options {
     const char *new_data;
     /* if `new_data` has training and test rows, use its training rows instead of its test rows */
     bool training_rows;
+    /* rows and pictures that cannot be read are left out (ls_input_format, ls_folder_desc) */
+    bool skip_broken;
+    const char *skip_option; /* as in ls_input_format */
     /* Only these members are used: config_path (a config that replaces the run's config), set,
      * data_dirs, cache_dir, cache_bytes, sys and host. Their values must stay valid until
      * ls_trained_close. */

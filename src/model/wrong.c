@@ -80,20 +80,15 @@ static int add_bit(ls_wrong *w, const source *s, uint32_t i, int k, bool label)
                               .of_label = predicted ? 1 - yes : yes});
 }
 
-static void format_value(char out[40], double value)
-{
-    snprintf(out, 40, "%.*g", (double)(float)value == value ? 9 : 17, value);
-}
-
 /* Adds a value. Of several quantiles of a target, the middle one is the prediction. */
 static int add_value(ls_wrong *w, const source *s, uint32_t i, int k, float learnt)
 {
-    char text[2][40];
+    char text[2][LS_SHORTEST];
     const int middle = s->meaning.outputs / w->targets / 2;
     const double label = ls_target_in_data(s->t->card.prep, (size_t)k, learnt),
                  value = s->output[middle * w->targets + k];
-    format_value(text[0], label);
-    format_value(text[1], value);
+    ls_shortest(text[0], label, false);
+    ls_value_text(text[1], value);
     return add(w, s, i, text[0], text[1],
                (ls_wrong_row){.target = k, .size = fabs(value - label), .of_label = NAN});
 }
@@ -147,11 +142,18 @@ void ls_wrong_free(ls_wrong *w)
     *w = (ls_wrong){.host = w->host};
 }
 
-static int by_size(const void *a, const void *b)
+/* Returns the number by which the entries are sorted, the smallest first; NaN is before all. */
+static double order_of(const ls_wrong_row *r)
+{
+    return isnan(r->of_label) ? -r->size : r->of_label;
+}
+
+static int by_order(const void *a, const void *b)
 {
     const ls_wrong_row *x = a, *y = b;
-    if (x->size != y->size && !(isnan(x->size) && isnan(y->size)))
-        return isnan(x->size) || x->size > y->size ? -1 : 1;
+    const double first = order_of(x), second = order_of(y);
+    if (first != second && !(isnan(first) && isnan(second)))
+        return isnan(first) || first < second ? -1 : 1;
     if (x->row != y->row)
         return x->row < y->row ? -1 : 1;
     return x->target - y->target;
@@ -160,7 +162,7 @@ static int by_size(const void *a, const void *b)
 void ls_wrong_sort(ls_wrong *w)
 {
     if (w->count > 0)
-        qsort(w->row, w->count, sizeof *w->row, by_size);
+        qsort(w->row, w->count, sizeof *w->row, by_order);
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */

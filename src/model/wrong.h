@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The rows that a model predicts wrong, the most confident mistakes first, or the largest errors of
- * a model that predicts values. Wrong labels are usually among the first.
+/* The rows that a model predicts wrong, those with the least probable labels first, or the largest
+ * errors of a model that predicts values. Wrong labels are usually among the first.
  *
  *     ls_wrong wrong = {.host = host};
  *     status = ls_wrong_add(&wrong, &trained, false, evaluation.scores, &err);   // for each model
@@ -39,7 +39,8 @@ typedef struct ls_wrong {
 /* Adds the wrong predictions of the test rows, or of the training rows if `train` is true.
  * `scores`: [rows][outputs] as ls_trained_evaluate stores them. Errors: LS_ENOMEM. */
 int ls_wrong_add(ls_wrong *w, const ls_trained *t, bool train, const float *scores, ls_error *err);
-/* Sorts the entries: the greatest `size` first; of equal ones that of the lower row. */
+/* Sorts the entries: the smallest `of_label` first, of values the greatest `size`; of equal ones
+ * that of the lower row. */
 void ls_wrong_sort(ls_wrong *w);
 /* Sorts the entries and writes them to a .csv file (docs/data.md). Errors: LS_EIO, LS_ENOMEM. */
 int ls_wrong_write(ls_wrong *w, const char *to, ls_error *err);

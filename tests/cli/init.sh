@@ -104,6 +104,7 @@ awk 'BEGIN { print "when,either,some,year,y"
 run init dates.csv --target y --to dates.json
 expect_code 0
 expect_stdout '^  when  *dates  *- .* year, month, weekday, days$'
+expect_stdout '^  they are drawn at random; if later rows are to be predicted, name a table of later rows: data.test_path$'
 expect_stdout '^  either is left out (data.drop): it has dates that can be read in two ways'
 expect_stdout '^  some is left out (data.drop): it has dates, but also texts that are no dates, or dates that do not exist'
 expect_stdout '^  year  *number '

@@ -88,6 +88,10 @@ def cures():
     yield "separators", [table("fit.csv", "a;b,y", lambda i: f"{i % 3};{i % 2},{'uv'[i % 2]}")], {"separator": '","'}
     yield "an encoding", [table("latin.csv", "a;ort;y", lambda i: f"{i % 9};{('Köln', 'Bonn')[i % 2]};{'uv'[i % 2]}", "latin-1")], {
         "encoding": "latin-1"}
+    table("places-test.csv", "place,a,y", lambda i: f"C{i % 5},{i % 7},{i * 37 % 101 / 4}")
+    other = [table("places.csv", "place,a,y", lambda i: f"A{i % 5},{i % 7},{i * 37 % 101 / 4}"), "--set", "data.test_path=places-test.csv"]
+    yield "a test table of other places, without the column", other, {"drop": "place"}
+    yield "a test table of other places, with zeros", other, {"unknown": "zeros"}
     two = wholes([i % 2 for i in range(ROWS)])
     yield "targets of another name", [pair("other", numbers(), two, ("rows.npy", "kinds.npy")) + "/rows.npy"], {"y": "kinds.npy"}
     with forms.zipfile.ZipFile("names.npz", "w") as archive:

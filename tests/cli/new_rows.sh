@@ -109,11 +109,11 @@ expect_code 65
 expect_stderr_line "trainer: $unlearnt"
 run predict ids unknown.csv --set data.unknown=error
 expect_code 65
-expect_stderr_line "trainer: $unlearnt"
+expect_stderr_line "trainer: $unlearnt; correct it, or leave out such rows: --skip-broken"
 run predict ids unknown.csv
 expect_code 65
 expect_stdout "^row 0: no prediction: $unlearnt$"
-expect_stderr_line 'trainer: unknown.csv: 1 of 1 rows has no prediction, because no training row has a value of theirs: line 2, column "id": "90071992547409923"'
+expect_stderr_line 'trainer: unknown.csv: 1 of 1 rows has no prediction, because no training row has its value: line 2, column "id": "90071992547409923"'
 # A table of another encoding: the message names it.
 awk 'BEGIN { print "place,kind"; for (i = 0; i < 60; i++) printf "%s,%s\n", i % 2 ? "Köln" : "Bonn", i % 2 ? "big" : "small" }' > utf8.csv
 printf 'place\nBonn\nK\366ln\n' >latin.csv
@@ -121,7 +121,7 @@ run table.json --quiet --set run_dir=places --set data.path=utf8.csv
 expect_code 0
 run predict places latin.csv --to latin-says.csv
 expect_code 65
-grep -q 'because no training row has a value of theirs: line 3, column "place": "K?ln" (not UTF-8)$' stderr.txt || fail "the encoding: $(cat stderr.txt)"
+grep -q 'because no training row has its value: line 3, column "place": "K?ln" (not UTF-8)$' stderr.txt || fail "the encoding: $(cat stderr.txt)"
 run predict places latin.csv
 expect_stdout '; this text is not UTF-8 but perhaps Latin-1: save the table as UTF-8, found "K?ln"$'
 mkdir rounded
@@ -184,11 +184,45 @@ expect_stdout '^row 0: '
 expect_stderr_line 'trainer: warning: bad.csv: 1 of 4 rows has a text that no training row has, which counts as none of the texts of its column: line 2, column "v": "z"'
 group='data={"name": "csv", "path": "gone.csv", "target": "kind", "standardize": true'
 for set in data.unknown=error "$group, \"unknown\": \"error\"}"; do # alone, and with its group
-    expect_failure 65 'bad.csv:2: column "v": expected a text that the model has learnt: x, y, found "z"' predict run bad.csv --set "$set"
+    expect_failure 65 'bad.csv:2: column "v": expected a text that the model has learnt: x, y, found "z"; correct it, or leave out such rows: --skip-broken' predict run bad.csv --set "$set"
 done
 run predict run bad.csv --set data.unknown=error --set "$group}" # a group that takes its place
 expect_stdout '^row 3: '
 expect_stderr_line "trainer: bad.csv: 3 of 4 rows have no prediction, $unknown"
+# A text in a column of numbers is an error, of which a message names the cure. With --skip-broken the row is left out
+# as others without a prediction are, also if data.unknown is "error".
+printf 'u,v,kind\n1500,x,big\n40..0,y,small\n400,z,small\n400,y,small\n' > bad.csv
+broken='bad.csv:3: column "u": expected a number, found "40..0"; correct it, or leave out such rows: --skip-broken'
+skipped='trainer: 2 of 4 rows were left out, because the model cannot read a value of theirs: line 3, column "u": "40..0"; line 4, column "v": "z"'
+for form in '' --json '--to broken.csv' '--to broken.jsonl'; do
+    # shellcheck disable=SC2086
+    expect_failure 65 "$broken" predict run bad.csv $form
+    for unknown_is in empty error; do
+        # shellcheck disable=SC2086
+        run predict run bad.csv $form --skip-broken --set data.unknown=$unknown_is
+        expect_code 0
+        expect_stderr_line "$skipped"
+        case $form in
+        *.csv) [ "$(cut -d, -f1,2,5 broken.csv | tr '\n' ' ')" = 'row,prediction,line 0,big,2 3,small,5 ' ] || fail "$(cat broken.csv)" ;;
+        *.jsonl) [ "$(cut -c-48 broken.jsonl | tr '\n' ' ')" = '{"row":0,"line":2,"prediction":"big","probabilit {"row":3,"line":5,"prediction":"small","probabil ' ] || fail "$(cat broken.jsonl)" ;;
+        *) [ "$(grep -c 'row.* [0-3]\|row.*"name":' stdout.txt)" -eq 2 ] && ! grep -q 'row"*[ :][12]' stdout.txt || fail "$(cat stdout.txt)" ;;
+        esac
+    done
+done
+expect_failure 65 "$broken" eval run --data bad.csv
+run eval run --data bad.csv --skip-broken --wrong broken.csv
+expect_code 0
+expect_stdout '^test acc: 1.0000, .*; 2 of 4 rows of bad.csv'
+expect_stderr_line 'trainer: warning: bad.csv: 2 of 4 rows are left out, because the model cannot read a value of theirs: line 3, .*'
+label='a table on standard input'
+"$program" predict run - --skip-broken < bad.csv > stdout.txt 2> stderr.txt
+expect_stderr_line 'trainer: 2 of 4 rows were left out, because .*'
+printf 'u,v\n1500,x\n40..0,y\n' > bad.csv
+run predict run bad.csv --skip-broken
+expect_stderr_line 'trainer: 1 of 2 rows was left out, because the model cannot read its value: line 3, column "u": "40..0"'
+printf 'u,v\n1500\n' > bad.csv # a row of another form is no value
+run predict run bad.csv --skip-broken
+expect_code 65
 printf 'u,v,kind\n1500,z,big\n,x,small\n1e39,x,big\n400,y,small\n' > bad.csv
 run eval run --data bad.csv
 expect_code 0
@@ -228,6 +262,13 @@ run eval runs/photos --set data.path=rotated
 expect_stdout '^validation acc: 0.0000'
 run eval runs/photos/weights.safetensors --data rotated
 expect_stdout '^test acc: 0.0000, .* 6 images of rotated'
+mkdir -p part/dark part/light
+cp rotated/dark/1.pgm part/dark && cp rotated/light/1.pgm part/light && printf 'P5 4 4 255\nshort' >part/dark/2.pgm
+run eval runs/photos --data part
+expect_code 65
+run eval runs/photos --data part --skip-broken
+expect_code 0
+expect_stdout '^test acc: 0.0000, .* 2 images of part'
 expect_failure 66 'nowhere: cannot be read: No such file or directory' eval runs/photos --data nowhere
 expect_failure 65 'other/grey: expected sub-folders named as classes of the model, which are "dark", "light"' eval runs/photos --data other
 run predict latest big rotated/dark/2.pgm --to out.csv
@@ -369,8 +410,14 @@ run values.json --quiet --set run_dir=quantiles
 expect_code 0
 run predict quantiles rows.csv --to quantiles.csv
 expect_code 0
-[ "$(head -1 quantiles.csv)" = row,prediction,q0.125,q0.75,line ] || fail "names of quantiles: $(cat quantiles.csv)"
-awk -F, 'NR > 1 && !($2 == $3 " " $4 && $3 > 900 && $3 < 1500 && $4 > 900 && $4 < 1500) { exit 1 }' quantiles.csv || fail "quantiles: $(cat quantiles.csv)"
+[ "$(head -1 quantiles.csv)" = row,q0.125,q0.75,line ] || fail "names of quantiles: $(cat quantiles.csv)"
+awk -F, 'NR > 1 && !($2 > 900 && $2 < 1500 && $3 > 900 && $3 < 1500 && $4 == NR && NF == 4) { exit 1 }' quantiles.csv || fail "quantiles: $(cat quantiles.csv)"
+printf 'u,v\n3,0\n0,\n' >hole.csv
+run predict quantiles hole.csv --to hole-says.csv
+expect_code 65
+[ "$(tail -n 1 hole-says.csv)" = 1,,,3 ] || fail "a row without quantiles: $(cat hole-says.csv)"
+run predict quantiles --train --rows 7:8 --to quantiles.csv
+[ "$(cut -d, -f1,4- quantiles.csv | tr '\n' ' ')" = 'row,line,label 7,9,1320 ' ] || fail "a label of quantiles: $(cat quantiles.csv)"
 run predict quantiles rows.csv --to quantiles.jsonl
 grep -q '^{"row":0,"line":2,"prediction":{"q0.125":1[0-9.]*,"q0.75":1[0-9.]*}}$' quantiles.jsonl || fail "quantiles: $(cat quantiles.jsonl)"
 run predict quantiles --train --rows 7:9
@@ -378,6 +425,17 @@ expect_stdout '^row 7: q0.125 1[0-9.]*, q0.75 1[0-9.]*; its targets are 1320; li
 expect_stdout '^row 8: q0.125 [0-9.]*, q0.75 1[0-9.]*; its targets are 1030; line 10$'
 run eval quantiles --train
 expect_stdout 'pinball'
+# Several targets have a column each.
+mkdir two
+npy '(20, 2)' "$(twenty !m zm)" >two/x.npy
+{ npy '(20, 2)' '' | sed 's/|u1/<f2/'; for i in 1 2 3 4 5 6 7 8 9 10; do printf '\000\074\000\076\000\000\000\074'; done; } >two/y.npy
+run array.json --quiet --set run_dir=two-run --set data.path=two --set data.x=x.npy --set data.y=y.npy --set loss=mse
+expect_code 0
+run predict two-run --train --rows 0:2 --to two.csv
+[ "$(head -n 1 two.csv),$(cut -d, -f1,4- two.csv | tail -n 2 | tr '\n' ' ')" = 'row,value_0,value_1,label_0,label_1,0,1,1.5 1,0,1 ' ] ||
+    fail "two targets: $(cat two.csv)"
+run predict two-run two/x.npy --to two.csv
+awk -F, 'NR > 1 && !(NF == 3 && $2 > -9 && $2 < 9 && $3 > -9 && $3 < 9) { exit 1 }' two.csv || fail "two targets: $(cat two.csv)"
 run values.json --quiet --set run_dir=counts --set loss=poisson --set quantiles=null --set optimizer.lr=0.0001 \
     --set 'model={"layers": [{"type": "dense"}]}'
 expect_code 0

@@ -213,6 +213,18 @@ for skip in --skip-broken '--set data.skip_broken=true'; do
     grep -q 'cat/7' "$to" && fail "it is left out of $to"
     grep -qx 'trainer: 1 of 13 pictures is broken and was left out' err || fail "it is counted"
 done
+# The message names the picture, and not the folder that is another argument.
+mv set/cat/7.pgm bad.pgm && rc=0
+"$trainer" predict one set bad.pgm > out 2> err || rc=$?
+[ $rc = 65 ] && grep -qx 'trainer: 1 of 13 pictures is broken and has no prediction: bad.pgm; mend or remove it, or leave it out: --skip-broken' err ||
+    fail "a broken picture beside a folder"
+cp bad.pgm worse.pgm && rc=0
+"$trainer" predict one set bad.pgm worse.pgm > out 2> err || rc=$?
+[ $rc = 65 ] && grep -q '^trainer: 2 of 14 pictures are broken and have no prediction, the first is bad.pgm; mend' err || fail "two of them"
+rc=0
+"$trainer" predict one bad.pgm worse.pgm > out 2> err || rc=$?
+[ $rc = 65 ] && grep -qx 'trainer: none of 2 pictures can be read; the first is bad.pgm' err || fail "none can be read"
+mv bad.pgm set/cat/7.pgm
 for files in set/cat/7.pgm 'set/cat/7.pgm nowhere.pgm'; do
     rc=0
     # shellcheck disable=SC2086

@@ -149,8 +149,8 @@ expect_stdout '"auc":null,.*"no_value":{"auc":"it needs rows'
 
 run table.json --quiet --folds 5 --wrong folds.csv
 expect_code 0
-expect_stdout '^out of fold: loss .*, 2 of 60 rows are predicted wrong (acc 0.9667); folds.csv has them, the most confident first$'
-expect_stdout '^  line 30: label small, predicted big (probability 0.[0-9]*)$'
+expect_stdout '^out of fold: loss .*, 2 of 60 rows are predicted wrong (acc 0.9667); folds.csv has them, the least probable labels first$'
+expect_stdout '^  line 30: label small, predicted big (probability 0.[0-9]*, of the label 0.0[0-9]*)$'
 [ "$(cut -d, -f1-3 folds.csv | sort | tr '\n' ' ')" = '30,small,big 9,big,small line,label,prediction ' ] ||
     fail "wrong rows: $(cat folds.csv)"
 expect_stderr_line 'trainer: folds.folds has 5 runs, .* MB; it is not needed any more'
@@ -176,6 +176,23 @@ run table.json --quiet --folds 5 --wrong folds.csv --set 'model={"layers":[{"typ
 expect_code 78
 [ ! -e folds.csv ] || fail 'a file of a failed call'
 expect_stderr_line 'trainer: stopped in fold 1 of 5; folds.csv was not written'
+
+# Of several classes the labels with the least probability are first, whatever the probability of the prediction is. The
+# row of line 2 may be a or b, but is surely not c, its label; that of line 4 is surely b, but a is more probable than c was.
+printf 'u,v,kind\n' >three.csv
+for i in 1 2 3 4 5 6; do printf '9,0,a\n0,9,b\n0,0,c\n'; done >>three.csv
+cat >three.json <<'END'
+{"data": {"name": "csv", "path": "three.csv", "target": "kind"}, "batch_size": 18, "epochs": 60, "devices": "ref:1",
+ "init": {"name": "kaiming"}, "model": {"layers": [{"type": "dense", "out": 3}]}, "optimizer": {"name": "sgd", "lr": 0.1}}
+END
+run three.json --quiet --set run_dir=three
+expect_code 0
+printf 'u,v,kind\n9,9,c\n0,0.4,a\n0,9,a\n0,9,b\n' >doubtful.csv
+run eval three --data doubtful.csv --wrong doubtful-wrong.csv
+expect_code 0
+sed 1d doubtful-wrong.csv | cut -d, -f5 | sort -g >ordered.txt
+sed 1d doubtful-wrong.csv | cut -d, -f5 | cmp -s - ordered.txt || fail "order: $(cat doubtful-wrong.csv)"
+sed 1d doubtful-wrong.csv | cut -d, -f4 | sort -rgc 2>/dev/null && fail "the order is that of the predictions' probabilities, too: $(cat doubtful-wrong.csv)"
 
 # ---- pictures: the file's name ----------------------------------------------------------------------------------------
 
@@ -210,7 +227,7 @@ grep -q '"file":"photos/' photos.folds/1/report.html || fail 'no files on the pa
 
 # ---- values: the largest errors first --------------------------------------------------------------------------------
 
-awk 'BEGIN { print "u,w"; for (i = 0; i < 40; i++) print i % 10 "," (i == 11 ? 90 : i == 22 ? -40 : 2 * (i % 10)) }' >values.csv
+awk 'BEGIN { print "u,w"; for (i = 0; i < 40; i++) print i % 10 "," (i == 11 ? 92.9 : i == 22 ? -40 : 2 * (i % 10)) }' >values.csv
 cat >values.json <<'END'
 {"data": {"name": "csv", "path": "values.csv", "target": "w", "labels": "values", "standardize": true}, "loss": "mse",
  "batch_size": 10, "epochs": 40, "devices": "ref:1", "init": {"name": "kaiming"},
@@ -219,7 +236,7 @@ END
 run values.json --quiet --set run_dir=values
 run eval values --train --wrong values-wrong.csv
 expect_code 0
-[ "$(head -n 3 values-wrong.csv | cut -d, -f1,2 | tr '\n' ' ')" = 'line,label 13,90 24,-40 ' ] || fail "errors: $(head values-wrong.csv)"
+[ "$(head -n 3 values-wrong.csv | cut -d, -f1,2 | tr '\n' ' ')" = 'line,label 13,92.9 24,-40 ' ] || fail "errors: $(head values-wrong.csv)"
 [ "$(wc -l <values-wrong.csv)" -eq 41 ] || fail 'not all rows have an error'
 run eval values --train --threshold 0.5
 expect_code 64

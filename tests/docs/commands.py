@@ -52,6 +52,8 @@ def furnish(folder, root):
     (folder / "rare.csv").write_text("a,b,y\n" + "".join(f"{i % 7},{i % 5}.5,{'no' if i % 9 else 'yes'}\n" for i in range(rows)))
     (folder / "circle.csv").write_text("x,y,inside\n" + "".join(
         f"{i % 17},{i % 13},{'yes' if i % 17 + i % 13 < 14 else 'no'}\n" for i in range(400)))
+    for name in ("prices.csv", "earlier.csv", "later.csv"):
+        (folder / name).write_text("size,price\n" + "".join(f"{i % 13},{i % 13 * 10 + i % 3 / 4}\n" for i in range(rows)))
     (folder / "table.json").write_text(json.dumps({**TINY, "data": {
         "name": "csv", "path": "wine.csv", "target": "quality"}, "model": {"layers": [{"type": "dense", "out": 3}]}}))
     (folder / "NEW.csv").write_text("sugar,acid,quality\n1.5,3,2\n2.5,1,0\n")
