@@ -12,9 +12,10 @@
  * free or fixed. So shapes, and all that is computed from them, are folded to constants
  *     (import_fold.c), and nodes that only reshape change a view and move nothing (import_view.c).
  *  3. Nodes that compute value by value may be parts of one layer that is written out, such as
- *     x · clip(x + 3, 0, 6) / 6. Their outputs are formulas over the output of a layer, which
- * become a layer only if something else needs the result (import_form.c). So it does not matter in
- *     which order the factors of the formula were written.
+ *     x · clip(x + 3, 0, 6) / 6. Their outputs are formulas over the output of a layer
+ *     (import_form.c), which become layers only if something else needs the result
+ *     (import_settle.c). So it does not matter in which order the factors of the formula were
+ *     written.
  *  4. All other nodes become layers (import_layers.c): the JSON object of a config's `model`
  *     (docs/layers.md) and an array with their weights in the order of the canonical weights
  *     (import_net.c). From here on the model is like one of the user's own.

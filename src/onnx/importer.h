@@ -213,14 +213,32 @@ int ls_import_finish_net(ls_onnx_net **out, ls_import *g);
 
 /* ---- formulas (import_form.c) ---------------------------------------------------------------- */
 
-/* Writes the layers that a formula needs, so that the value is plain. */
-int ls_import_settle(ls_import *g, const ls_onnx_node *n, ls_import_value *v);
-/* Writes a `pad` layer that reads *layer, and sets *layer to it. `pad`: zeros at the top, left,
- * bottom and right, at most 254 each. `named`: the node after which the layer is named, or NULL. */
-int ls_import_put_pad(ls_import *g, const ls_onnx_node *named, int *layer, const int pad[4]);
 /* Returns whether two nodes belong to one layer of a file that Lockstep wrote: their names are
  * equal up to a colon. */
 bool ls_import_same_layer(const ls_onnx_node *a, const ls_onnx_node *b);
+
+/* ---- the layers of a formula (import_settle.c) ----------------------------------------------- */
+
+/* Writes the layers that a formula needs, so that the value is plain. */
+int ls_import_settle(ls_import *g, const ls_onnx_node *n, ls_import_value *v);
+/* Settles the product of a vector and a matrix: a dense layer with the bias `bias`, or without one
+ * if it is NULL. */
+int ls_import_settle_product(ls_import *g, ls_import_value *v, ls_import_value *bias);
+/* Completes a layer, whose output has the shape of the layer that `v` has now, and makes `v` its
+ * output. */
+void ls_import_end_same(ls_import *g, ls_import_value *v);
+/* Writes the layer scale·x + shift with a number of each for every channel: a depthwise convolution
+ * of one pixel. The scales are p times the constant `scale`, or p if it is NULL; the shifts are q
+ * times the constant `shift`, or q. */
+int ls_import_put_scale(ls_import *g, ls_import_value *v, ls_import_value *scale, double p,
+                        ls_import_value *shift, double q);
+/* Writes a hard_sigmoid, min(max(slope·x + offset, 0), 1). */
+int ls_import_put_hard_sigmoid(ls_import *g, ls_import_value *v, double slope, double offset);
+/* Writes a gelu: with erf, or the approximation with tanh. */
+int ls_import_put_gelu(ls_import *g, ls_import_value *v, bool approximate);
+/* Writes a `pad` layer that reads *layer, and sets *layer to it. `pad`: zeros at the top, left,
+ * bottom and right, at most 254 each. `named`: the node after which the layer is named, or NULL. */
+int ls_import_put_pad(ls_import *g, const ls_onnx_node *named, int *layer, const int pad[4]);
 /* Settles a value that must be an image [rows, c, h, w], and returns its layer and shape. */
 int ls_import_image(ls_import *g, const ls_onnx_node *n, ls_import_value *v, int *layer,
                     ls_shape *shape);
