@@ -146,7 +146,8 @@ static void add_padded(graph *g, const ls_layer *layer, const int pads[4], tenso
 }
 
 /* With `ceil` a window that would begin in the padding at the bottom or right does not count, which
- * other programs decide in other ways. Makes this padding smaller, so that no such window fits. */
+ * other programs decide in other ways. Makes this padding smaller, so that no such window fits;
+ * negative, it cuts pixels off that no window reads. */
 static void trim_pads(int pads[4], const ls_layer *layer)
 {
     const ls_pool2d *p = &layer->op.pool;
@@ -155,8 +156,24 @@ static void trim_pads(int pads[4], const ls_layer *layer)
     for (int i = 0; i < 2 && p->ceil; i++) {
         const int all = side[i] + pads[i] + pads[2 + i], used = (out[i] - 1) * by[i] + k[i];
         if (ls_windows(all, k[i], by[i], 0, 0, 1) > out[i])
-            pads[2 + i] = pads[2 + i] > all - used ? pads[2 + i] - (all - used) : 0;
+            pads[2 + i] -= all - used;
     }
+}
+
+/* Pools do not cut off: if a padding is negative, makes both those of a pool that rounds down, with
+ * as many windows. Returns whether the pool rounds up. */
+static bool keeps_ceil(int pads[4], const ls_layer *layer)
+{
+    const ls_pool2d *p = &layer->op.pool;
+    const int side[2] = {layer->in.h, layer->in.w}, out[2] = {layer->out.h, layer->out.w},
+              k[2] = {p->kh, p->kw}, by[2] = {p->sh, p->sw};
+    if (!p->ceil || (pads[2] >= 0 && pads[3] >= 0))
+        return p->ceil;
+    for (int i = 0; i < 2; i++) {
+        const int lacking = (out[i] - 1) * by[i] + k[i] - side[i] - pads[i];
+        pads[2 + i] = lacking > 0 ? lacking : 0;
+    }
+    return false;
 }
 
 static void add_pool(graph *g, const ls_layer *layer, tensor *y)
@@ -166,12 +183,13 @@ static void add_pool(graph *g, const ls_layer *layer, tensor *y)
     int pads[4] = {p->ph, p->pw, p->ph + p->eh, p->pw + p->ew};
     const bool apart = p->ceil && p->count_padding;
     trim_pads(pads, layer);
+    const bool ceil = apart || keeps_ceil(pads, layer);
     if (apart)
         add_padded(g, layer, pads, y);
     else
         begin(g, p->max ? "MaxPool" : "AveragePool", layer, 4, y);
     add_window(g, p->kh, p->kw, p->sh, p->sw, apart ? none : pads);
-    if (p->ceil)
+    if (ceil)
         ls_onnx_node_int(&g->file, "ceil_mode", 1);
     if (!p->max)
         ls_onnx_node_int(&g->file, "count_include_pad", p->count_padding && !apart);

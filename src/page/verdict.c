@@ -144,13 +144,13 @@ bool ls_compared_objection(char out[LS_SENTENCE], const ls_comparison *c, int ru
 
 /* ---- the verdict ----------------------------------------------------------------------------- */
 
-/* Returns the value of a run's metric as the table shows it. The verdict's differences are those of
- * the table. */
+/* Returns the value of a run's metric as the table shows it, rounded as printf rounds. The verdict's
+ * differences are those of the table. */
 static double shown(const ls_comparison *c, int run)
 {
     const double value = c->facts[run].value, size = fabs(value);
     const double scale = size > 0 && size < 1e-3 ? pow(10, 2 - floor(log10(size))) : 1e4;
-    return round(value * scale) / scale;
+    return nearbyint(value * scale) / scale;
 }
 
 /* Largest value that a verdict ranks. Its text has room for the digits of smaller ones. */

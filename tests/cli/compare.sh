@@ -250,6 +250,13 @@ tr '\n' ' ' <stdout.txt | grep -q "The configs are equal\\. *The data differ:  *
 ! grep 'has the\|have the' stdout.txt || fail 'expected no verdict on other rows'
 run compare people people2
 ! grep 'data differ' stdout.txt || fail 'expected the same data'
+cp -r people2 tie # a value between two of four digits
+sed -i 's/"test_accuracy":[0-9.]*/"test_accuracy":0.85625/' tie/metrics.jsonl
+run compare tie people
+expect_code 0
+has stdout.txt '^accuracy  *0\.8562 '
+has stdout.txt 'accuracy.* 0\.8562'
+! grep '0\.8563' stdout.txt || fail 'expected one rounding in table and sentence'
 run people.json --quiet --set run_dir=values --set data.target=a --set data.labels=values --set 'model.layers=[{"type":"dense","out":1}]'
 expect_code 0
 run compare people values

@@ -101,20 +101,28 @@ static void write_types(const char *dir)
     }
 }
 
-/* A pool with two windows from top to bottom, where a third one would begin in the padding, and two
+/* Pools with two windows from top to bottom, where a third one would begin in the padding, and two
  * from left to right, of which the second extends beyond the padding. */
-static void write_pool(const char *dir)
+static void write_pools(const char *dir)
 {
-    ls_network *model =
-        make_model("[{\"type\":\"avg_pool\",\"kernel\":[2,3],\"stride\":[3,5],\"padding\":1,"
-                   "\"ceil_mode\":true,\"count_include_pad\":true},"
-                   "{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":3}]",
-                   (ls_shape){2, 5, 5}, LS_SAMPLE_CLASSES);
-    float *weights = calloc(model->floats, sizeof *weights);
-    fill_weights(weights, model, 0.5f, 1);
-    write_sample(dir, "pool-two-windows", model, weights, plain_pixels, FEW, "ref:2");
-    free(weights);
-    free_model(model);
+    static const char *const kinds[][2] = {
+        {"pool-counted", "\"avg_pool\",\"count_include_pad\":true"},
+        {"pool-mean", "\"avg_pool\",\"count_include_pad\":false"},
+        {"pool-max", "\"max_pool\""}};
+    for (int i = 0; i < 3; i++) {
+        char layers[300];
+        snprintf(
+            layers, sizeof layers,
+            "[{\"type\":%s,\"kernel\":[2,3],\"stride\":[3,5],\"padding\":1,\"ceil_mode\":true},"
+            "{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":3}]",
+            kinds[i][1]);
+        ls_network *model = make_model(layers, (ls_shape){2, 5, 5}, LS_SAMPLE_CLASSES);
+        float *weights = calloc(model->floats, sizeof *weights);
+        fill_weights(weights, model, 0.5f, 1);
+        write_sample(dir, kinds[i][0], model, weights, plain_pixels, FEW, "ref:2");
+        free(weights);
+        free_model(model);
+    }
 }
 
 /* The model of a config, with Kaiming's weights and running statistics that are not those of a
@@ -152,7 +160,7 @@ int main(int argc, char **argv)
         ls_registry_add(registry, ls_ref_backend(), &err) != LS_OK)
         stop("registry", &err);
     write_types(argv[1]);
-    write_pool(argv[1]);
+    write_pools(argv[1]);
     for (int i = 2; i < argc; i++)
         write_example(argv[1], argv[i]);
     ls_registry_destroy(registry);
