@@ -619,6 +619,8 @@ static int read_config(ls_trainer *t, ls_error *err)
     if (status == LS_OK && !given)
         status = ls_config_find_run_data(&t->config, own, &t->options, err);
     ls_free(t->host, own);
+    if (status == LS_OK && t->dir.resumed)
+        status = ls_resume_check_place(t->dir.path, &t->config, &t->options, err);
     if (status == LS_OK)
         status = check_step_rows(t, err);
     if (status == LS_OK && t->dir.resumed && t->config.shards <= 0)
