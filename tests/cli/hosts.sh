@@ -96,6 +96,7 @@ if "$check" cut.jsonl >checked.txt; then fail 'expected that a worker is missing
 label='a host that is killed'
 port=$((port + 1))
 long='--set epochs=4 --set deadline_s=600'
+# shellcheck disable=SC2086 # words
 run c.json --quiet --devices ref:1 --set shards=2 $long --set run_dir=whole
 expect_code 0
 two="c.json --quiet --devices ref:1 --members 2 --secret key --wait 60 --set shards=2 $long --set run_dir=killed"
