@@ -102,8 +102,7 @@ int ls_kept_check(const char *path, const ls_sink_mark *keep, const ls_host *hos
     return line ? fail_changed(path, keep, line, host, err) : LS_OK;
 }
 
-/* ---- the end that is cut off ------------------------------------------------------------------
- */
+/* ---- the end that is cut off ----------------------------------------------------------------- */
 
 enum { LINE_MOST = 1 << 16 /* largest length of a line that is read for the end of a run */ };
 
