@@ -320,6 +320,23 @@ int ls_resume_find(ls_run_files *files, char **config_path, const char *wanted,
     return status ? status : open_checkpoint(files, at, host, err);
 }
 
+int ls_resume_check_place(const char *run, const ls_config *config,
+                          const ls_trainer_options *options, ls_error *err)
+{
+    struct stat own, set;
+    bool given = false;
+    for (int i = 0; i < options->set_count; i++)
+        given |= strncmp(options->set[i], "run_dir=", strlen("run_dir=")) == 0;
+    if (!given || (config->run_dir && stat(config->run_dir, &set) == 0 && stat(run, &own) == 0 &&
+                   own.st_dev == set.st_dev && own.st_ino == set.st_ino))
+        return LS_OK;
+    return ls_fail(err, LS_EINVAL,
+                   "--resume %.140s: a run goes on in its own directory, and run_dir is set to "
+                   "another one; to go on elsewhere, copy the directory, and resume the copy: cp "
+                   "-a %.140s COPY",
+                   run, run);
+}
+
 int ls_resumed_read(ls_resumed *out, const char *path, const char *state, const ls_host *host,
                     ls_error *err)
 {

@@ -63,6 +63,10 @@ int ls_run_dir_make_apart(ls_run_files *files, int member, const ls_config *conf
  * Errors: LS_ENOENT, LS_EDATA, LS_EIO, LS_EAGAIN (another process trains there), LS_ENOMEM. */
 int ls_resume_find(ls_run_files *files, char **config_path, const char *wanted,
                    const ls_config *config, uint64_t at, const ls_host *host, ls_error *err);
+/* Checks that the options set no other run_dir than `run`, the directory of the run that is
+ * resumed, in which it goes on. Errors: LS_EINVAL. */
+int ls_resume_check_place(const char *run, const ls_config *config,
+                          const ls_trainer_options *options, ls_error *err);
 /* Finds, among the runs in runs/ that have a checkpoint, the run that began last according to its
  * records, and returns its directory, which the caller frees. If a run that began later has no
  * checkpoint, a warning in the log names it. `name`: only runs whose config has this name; NULL:

@@ -17,11 +17,13 @@
 #include "train/shown.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -37,6 +39,7 @@ enum { NUMBERS_WORKERS = 6 }; /* largest number of workers for which /metrics ha
 typedef struct numbers {
     metrics all;
     metric *steps, *rows, *epochs, *loss, *rate, *lr, *norm, *faults, *skipped;
+    metric *planned, *saved_step, *saved_time;
     metric *test[LS_METRIC_CONFUSION];
     /* series of each worker, hidden until a record names the worker */
     metric *phase[NUMBERS_WORKERS][LS_PHASES], *queued[NUMBERS_WORKERS];
@@ -82,8 +85,9 @@ static void numbers_init(numbers *n)
     n->steps = metrics_counter(all, "lockstep_steps_total", NULL, "Steps that were trained.");
     n->rows = metrics_counter(all, "lockstep_rows_total", NULL, "Rows that were trained on.");
     n->epochs = metrics_counter(all, "lockstep_epochs_total", NULL, "Epochs that are complete.");
-    n->faults =
-        metrics_counter(all, "lockstep_faults_total", NULL, "Workers that failed or stalled.");
+    n->faults = metrics_counter(
+        all, "lockstep_faults_total", NULL,
+        "Workers that failed or stalled, lost hosts, and steps that were repeated.");
     n->skipped =
         metrics_counter(all, "lockstep_nonfinite_total", NULL, "Steps whose loss was not finite.");
     n->loss = metrics_gauge(all, "lockstep_loss", NULL, "Mean loss of the newest minibatch.");
@@ -93,6 +97,15 @@ static void numbers_init(numbers *n)
                             "Norm of the newest step's gradient, "
                             "before clipping.");
     metric_hide(n->norm);
+    n->planned = metrics_gauge(all, "lockstep_epochs_planned", NULL,
+                               "Epochs that the run will have, those before a resume included.");
+    n->saved_step =
+        metrics_gauge(all, "lockstep_checkpoint_step", NULL, "Step of the newest checkpoint.");
+    n->saved_time = metrics_gauge(all, "lockstep_checkpoint_time_seconds", NULL,
+                                  "Time at which the newest checkpoint was saved, since 1970.");
+    metric_hide(n->planned);
+    metric_hide(n->saved_step);
+    metric_hide(n->saved_time);
     for (int m = 0; m < LS_METRIC_CONFUSION; m++) {
         n->test[m] = metrics_gauge(all, tests[m][0], NULL, tests[m][1]);
         metric_hide(n->test[m]);
@@ -128,12 +141,45 @@ static void take_step(numbers *n, const ls_step_values *v)
     }
 }
 
+/* A worker that is lost has no queue any more. */
+static void take_fault(numbers *n, const ls_fault_values *v)
+{
+    metric_add(n->faults, 1);
+    if (v->action != LS_ACTION_REPEAT && v->fault.worker >= 0 && v->fault.worker < NUMBERS_WORKERS)
+        metric_hide(n->queued[v->fault.worker]);
+}
+
+/* Finds the newest checkpoint in the run's directory. Checkpoints that were set aside have other
+ * names. */
+static void find_checkpoint(numbers *n, const char *run_dir)
+{
+    char path[LS_PATH_BYTES], file[LS_PATH_BYTES];
+    struct stat st;
+    unsigned long long newest = 0;
+    DIR *all = run_dir[0] ? opendir(ls_path_join(path, run_dir, "checkpoints")) : NULL;
+    for (struct dirent *e; all && (e = readdir(all)) != NULL;) {
+        const char *digits = strncmp(e->d_name, "step-", 5) == 0 ? e->d_name + 5 : "";
+        char *end;
+        const unsigned long long step = strtoull(digits, &end, 10);
+        if (step > newest && strcmp(end, ".safetensors") == 0 &&
+            stat(ls_path_join(file, path, e->d_name), &st) == 0) {
+            newest = step;
+            metric_set(n->saved_step, (double)step);
+            metric_set(n->saved_time, (double)st.st_mtime);
+        }
+    }
+    if (all)
+        closedir(all);
+}
+
 static void numbers_take(numbers *n, const ls_record *r)
 {
     switch (r->type) {
+    case LS_RECORD_RUN_START:
+    case LS_RECORD_RESUME: metric_set(n->planned, r->of.start.summary.epochs); break;
     case LS_RECORD_STEP: take_step(n, &r->of.step); break;
     case LS_RECORD_EPOCH: metric_add(n->epochs, 1); break;
-    case LS_RECORD_FAULT: metric_add(n->faults, 1); break;
+    case LS_RECORD_FAULT: take_fault(n, &r->of.fault); break;
     case LS_RECORD_NONFINITE: metric_add(n->skipped, 1); break;
     case LS_RECORD_EVAL:
         for (int m = 0; m < LS_METRIC_CONFUSION; m++)
@@ -151,8 +197,9 @@ struct cli_server {
     ls_sink sink;
     const ls_host *host;
     http_guard *guard;
-    pthread_mutex_t lock; /* guards `log` and `asked_ns` */
+    pthread_mutex_t lock; /* guards `log`, `run_dir` and `asked_ns` */
     ls_run_log log;
+    char *run_dir;     /* the run's directory, or NULL */
     uint64_t asked_ns; /* time of the last request for records; 0: none */
     numbers numbers;
 };
@@ -214,6 +261,9 @@ static void make_numbers(cli_server *s, struct MHD_Connection *to, ls_buffer *ou
 {
     char text[1 << 16];
     (void)to;
+    pthread_mutex_lock(&s->lock);
+    find_checkpoint(&s->numbers, s->run_dir ? s->run_dir : "");
+    pthread_mutex_unlock(&s->lock);
     const size_t length = metrics_write(&s->numbers.all, text, sizeof text);
     ls_buffer_put(out, text);
     out->failed |= length >= sizeof text;
@@ -384,6 +434,7 @@ int cli_server_follow(cli_server *s, ls_trainer *trainer, ls_error *err)
     const int read_status =
         summary->resumed_from[0] ? ls_report_read(&s->log, summary->run_dir, &why) : LS_OK;
     int status = note_place(s, summary->run_dir, err);
+    s->run_dir = ls_strdup(s->host, summary->run_dir);
     pthread_mutex_unlock(&s->lock);
     if (read_status) /* logged after the unlock, because the log function takes the lock */
         ls_log(s->host, LS_LOG_WARNING, "%s", why.text);
@@ -429,6 +480,7 @@ void cli_server_stop(cli_server *s)
     if (s->guard)
         http_guard_stop(s->guard);
     ls_run_log_fini(&s->log);
+    ls_free(s->host, s->run_dir);
     pthread_mutex_destroy(&s->lock);
     ls_free(s->host, s);
 }

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { METRICS_MOST = 64, METRICS_BUCKETS = 16 };
+enum { METRICS_MOST = 96, METRICS_BUCKETS = 16 };
 
 typedef enum metric_kind { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM } metric_kind;
 

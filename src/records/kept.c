@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
+#include "base/utf8.h"
 #include "json/json.h"
 
 #include <errno.h>
@@ -99,6 +100,63 @@ int ls_kept_check(const char *path, const ls_sink_mark *keep, const ls_host *hos
         return ls_fail(err, LS_EIO, "%.300s: cannot be read: %s", path, ls_reason(why, error));
     const uint64_t line = size < keep->bytes ? 0 : ls_line_sums_changed(&keep->sums, &found);
     return line ? fail_changed(path, keep, line, host, err) : LS_OK;
+}
+
+/* ---- the end that is cut off ----------------------------------------------------------------- */
+
+enum { LINE_MOST = 1 << 16 /* largest length of a line that is read for the end of a run */ };
+
+static void copy_text(char *out, size_t size, const cJSON *object, const char *key)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
+    snprintf(out, size, "%s", text ? text : "");
+    ls_utf8_tidy(out);
+}
+
+/* Reads the end from a line, if the line is a record of the type and has an end. */
+static void take_end(ls_former_end *out, const char *line, size_t length, ls_record_type type,
+                     const ls_host *host)
+{
+    ls_json *doc;
+    if (length == 0 || ls_json_parse(&doc, "", line, length, host, NULL) != LS_OK)
+        return;
+    const cJSON *r = ls_json_root(doc);
+    const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(r, "type"));
+    if (name && strcmp(name, ls_record_names[type]) == 0) {
+        r = type == LS_RECORD_RESUME ? cJSON_GetObjectItemCaseSensitive(r, "ended") : r;
+        copy_text(out->status, sizeof out->status, r, "status");
+        copy_text(out->time, sizeof out->time, r, "time");
+        copy_text(out->error, sizeof out->error, r, "error");
+    }
+    ls_json_destroy(doc);
+}
+
+void ls_kept_end(ls_former_end *out, const char *path, const ls_sink_mark *keep,
+                 const ls_host *host)
+{
+    uint64_t size = 0;
+    int fd = -1;
+    char *text = ls_alloc(host, LINE_MOST);
+    *out = (ls_former_end){.status = ""};
+    if (text && ls_open_to_read(&fd, &size, path, "a metrics file", LS_EDATA, NULL) == LS_OK &&
+        size > keep->bytes) {
+        const uint64_t rest = size - keep->bytes;
+        const size_t count = rest < LINE_MOST ? (size_t)rest : LINE_MOST;
+        ssize_t n = pread(fd, text, count, (off_t)(size - count));
+        if (n > 1 && text[n - 1] == '\n') {
+            const char *line = text + n - 1;
+            while (line > text && line[-1] != '\n')
+                line--;
+            take_end(out, line, (size_t)(text + n - 1 - line), LS_RECORD_RUN_END, host);
+        }
+        n = out->status[0] ? 0 : pread(fd, text, count, (off_t)keep->bytes);
+        const char *newline = n > 0 ? memchr(text, '\n', (size_t)n) : NULL;
+        if (newline)
+            take_end(out, text, (size_t)(newline - text), LS_RECORD_RESUME, host);
+    }
+    if (fd >= 0)
+        close(fd);
+    ls_free(host, text);
 }
 
 /* ---- files that another program has moved or cut --------------------------------------------- */

@@ -23,6 +23,12 @@ ls_kept ls_kept_look(const char *path, const ls_sink_mark *keep, const ls_host *
  * LS_EDATA (the message names the line), LS_ENOENT, LS_EIO. */
 int ls_kept_check(const char *path, const ls_sink_mark *keep, const ls_host *host, ls_error *err);
 
+/* Sets *out to the end of the run that the records after the mark tell: that of the last record, if
+ * it is a run_end, or the `ended` of a resume right after the mark (of a resumed run that was
+ * killed before its next checkpoint). out->status is "" if they tell none. */
+void ls_kept_end(ls_former_end *out, const char *path, const ls_sink_mark *keep,
+                 const ls_host *host);
+
 /* Adds the checksums of the lines in the first `bytes` bytes of the open file. Bytes after the last
  * newline count as a line. Returns an error number, 0 on success. */
 int ls_kept_sum(ls_line_sums *sums, int fd, uint64_t bytes);

@@ -91,6 +91,19 @@ static void put_workers(ls_json_writer *w, const char *key, const ls_record *r)
     ls_json_close(w);
 }
 
+static void put_ended(ls_json_writer *w, const char *key, const ls_record *r)
+{
+    const ls_former_end *ended = r->of.start.ended;
+    if (!ended)
+        return;
+    ls_json_open_object(w, key);
+    ls_json_put_string(w, "status", ended->status);
+    ls_json_put_string(w, "time", ended->time);
+    if (ended->error[0])
+        ls_json_put_string(w, "error", ended->error);
+    ls_json_close(w);
+}
+
 static const char *kind_of(const ls_fault *f)
 {
     if (f->worker < 0)
@@ -157,6 +170,7 @@ const ls_record_key ls_record_keys[] = {
     {IN(RESUME), "step", LS_MEMBER_UINT, AT(of.start.step)},
     {IN(RESUME), "epochs", LS_MEMBER_INT, SUMMARY(epochs)},
     {IN(RESUME), "missing_records", LS_MEMBER_INT_IF_ANY, AT(of.start.missing)},
+    {IN(RESUME), "ended", LS_FORM_OBJECT_IF_ANY, .put = put_ended, VARIES},
     {IN(RESUME), "doubtful", LS_MEMBER_BOOL, AT(of.start.doubtful), VARIES},
     {IN(ARRIVAL), "host", LS_MEMBER_TEXT, AT(of.arrival.host), VARIES},
     {IN(ARRIVAL), "step", LS_MEMBER_UINT, AT(of.arrival.step)},

@@ -66,12 +66,21 @@ typedef struct ls_data_values {
     const char *const *class_name; /* [classes]; NULL: the classes have no names or are too many */
 } ls_data_values;
 
+/* How a run ended before it was resumed: keys of the run_end that the resume has removed. */
+typedef struct ls_former_end {
+    char status[16],
+        time[32]; /* `status` "": the run had no end, or the file has no record of it */
+    char error[LS_ERROR_TEXT]; /* "": none */
+} ls_former_end;
+
 typedef struct ls_start_values { /* values of run_start and resume */
     ls_summary summary;
     ls_data_values data;
     const ls_config *config;
     uint64_t step; /* resume: number of steps that the run had done before */
     int missing;   /* resume: ls_sinks.missing */
+    /* resume: ls_sinks.ended; NULL: none */
+    const ls_former_end *ended;
     bool doubtful; /* resume: the run continues from a checkpoint that was set aside */
 } ls_start_values;
 

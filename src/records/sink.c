@@ -177,7 +177,11 @@ int ls_sinks_flush(ls_sinks *sinks, ls_sink_mark *mark, ls_error *err)
 int ls_sink_jsonl(ls_sink **out, const char *path, const ls_sink_mark *keep, const ls_host *host,
                   ls_error *err)
 {
-    static const ls_log_kind lines = {1, "metrics", "free some space, or choose another run_dir"};
+    static const ls_log_kind lines = {
+        1, "metrics",
+        "free some space, or copy the run directory to another disk, and go on with "
+        "--resume COPY; a run without a checkpoint has to begin "
+        "anew, with another run_dir"};
     int status = keep ? ls_kept_check(path, keep, host, err) : LS_OK;
     if (status)
         return status;
@@ -223,8 +227,13 @@ static int prepare_metrics(ls_sinks *sinks, const char *path, const ls_sink_mark
     const unsigned long long missing = (*keep)->sums.lines;
     int status = LS_OK;
     sinks->lacks_start = kept != LS_KEPT_WHOLE;
-    if (kept == LS_KEPT_WHOLE || kept == LS_KEPT_END)
+    if (kept == LS_KEPT_WHOLE || kept == LS_KEPT_END) {
+        ls_kept_end(&sinks->ended, path, *keep, host);
+        if (sinks->ended.error[0])
+            ls_log(host, LS_LOG_WARNING, "the run had failed before it was resumed: %.440s",
+                   sinks->ended.error);
         return LS_OK;
+    }
     if (kept == LS_KEPT_CUT)
         status = set_aside(aside, path, err);
     if (status)

@@ -42,6 +42,9 @@ typedef struct ls_sinks {
      * another program has moved or cut the file; the record of the resume reports it */
     int missing;
     bool lacks_start; /* resumed runs: metrics.jsonl does not begin with the run's first record */
+    /* resumed runs: the end that was cut off from metrics.jsonl; the record of the resume keeps it
+     */
+    ls_former_end ended;
     ls_json_writer writer;
 } ls_sinks;
 
@@ -94,7 +97,8 @@ typedef int ls_sink_opener(ls_sink **out, const char *dir, const ls_host *host, 
 /* Opens the sink that writes metrics.jsonl in the run's directory. `keep`: as for ls_sink_jsonl,
  * with one difference: if another program has moved or cut the file since (kept.h), a new file
  * begins, a cut file is renamed to metrics.jsonl.cut, sinks->missing and sinks->lacks_start are
- * set, and the log has a warning. Errors: those of ls_sink_jsonl and of ls_sinks_add. */
+ * set, and the log has a warning. sinks->ended is set from the records that are cut off. Errors:
+ * those of ls_sink_jsonl and of ls_sinks_add. */
 int ls_sinks_open_metrics(ls_sinks *sinks, const char *dir, const ls_sink_mark *keep,
                           const ls_host *host, ls_error *err);
 /* Opens the sinks of sinks.def that the config asks for. Errors: those of the sinks and of

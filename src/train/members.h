@@ -71,7 +71,8 @@ typedef struct ls_members {
     bool took_over;
     /* this member has become the first, and its run directory has no checkpoint yet */
     bool lacks_checkpoint;
-    char lost[200]; /* names of the hosts that were lost since the last ls_members_level */
+    char lost[200];     /* names of the hosts that were lost since the last ls_members_level */
+    bool ended_by_loss; /* the loss of a host ends the run, and its record is written */
     /* Fields for runs that admit hosts (admit.c). */
     ls_fingerprint print; /* fingerprint of this process; constant once the run has begun */
     bool has_print;       /* `print` is set */
@@ -203,6 +204,13 @@ int ls_members_welcome(struct ls_trainer *trainer, ls_error *err);
 /* Returns whether the last exchange failed because members were lost, and the remaining members can
  * continue the run. */
 bool ls_members_lost(const struct ls_trainer *trainer);
+/* Returns the name of the host whose loss the last failed exchange reports; NULL: it reports
+ * none. */
+const char *ls_members_lost_host(const struct ls_trainer *trainer);
+/* Called if the loss of a host ends the run: removes its devices from the list, and writes the
+ * record of the fault. Does nothing if no host is lost, if there are no sinks yet, or if the record
+ * is written. Errors: those of the record. */
+int ls_members_end_by_loss(struct ls_trainer *trainer, ls_error *err);
 /* Makes the remaining processes the members of the run. The workers must have no work. Errors:
  * LS_ESTALLED (this process is not among the remaining members), LS_ENOMEM. */
 int ls_members_regroup(struct ls_trainer *trainer, ls_error *err);

@@ -604,6 +604,8 @@ static int read_config(ls_trainer *t, ls_error *err)
         status = ls_config_choose_run_dir(&t->config, &t->options, err);
     if (status == LS_OK && given)
         status = ls_config_pack(&t->config, &t->options, err);
+    if (status && t->cluster.launched > 1 && !t->cluster.tcp)
+        (void)ls_members_open(t, NULL); /* else MPI_Init on the others waits for ever */
     if (status == LS_OK && t->config.cluster.admits && !t->config.cluster.survives_loss)
         status =
             ls_config_fail(err, &t->config, "cluster.on_arrival", LS_ECONFIG,
@@ -619,6 +621,8 @@ static int read_config(ls_trainer *t, ls_error *err)
     if (status == LS_OK && !given)
         status = ls_config_find_run_data(&t->config, own, &t->options, err);
     ls_free(t->host, own);
+    if (status == LS_OK && t->dir.resumed)
+        status = ls_resume_check_place(t->dir.path, &t->config, &t->options, err);
     if (status == LS_OK)
         status = check_step_rows(t, err);
     if (status == LS_OK && t->dir.resumed && t->config.shards <= 0)

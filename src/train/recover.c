@@ -67,10 +67,17 @@ static int record_losses(struct ls_trainer *t, const ls_fault *const *lost, int 
     return status;
 }
 
-static int fail_with_cause(const ls_fault *cause, const char *when, const char *why, ls_error *err)
+/* Names the worker of the cause or, if that worker only waited for a host that is lost, the host.
+ */
+static int fail_with_cause(const struct ls_trainer *t, const ls_fault *cause, const char *when,
+                           const char *why, ls_error *err)
 {
+    const char *host = only_waited(t, cause) ? ls_members_lost_host(t) : NULL;
     if (cause->error.status == LS_EDIVERGED) /* the worker has only noticed it */
         return ls_fail(err, LS_EDIVERGED, "%s: %.380s", when, cause->error.text);
+    if (host)
+        return ls_fail(err, cause->error.status, "host %s, %s: %.380s", host, when,
+                       cause->error.text);
     return ls_fail(err, cause->error.status, "worker %d, %s: %.380s%s", cause->worker, when,
                    cause->error.text, why);
 }
@@ -82,10 +89,10 @@ static int decide_on_losses(struct ls_trainer *t, const ls_fault *cause, const c
     const bool stop = none_left || t->config.stop_on_device_loss;
     int status = record_losses(t, lost, count, stop, err);
     if (status == LS_OK && none_left)
-        return fail_with_cause(cause, when,
+        return fail_with_cause(t, cause, when,
                                ls_engine_workers(t->engine) > 1 ? "; no device is left" : "", err);
     if (status == LS_OK && stop)
-        return fail_with_cause(cause, when, "; stopped, as on_device_loss says", err);
+        return fail_with_cause(t, cause, when, "; stopped, as on_device_loss says", err);
     return status;
 }
 
@@ -99,7 +106,7 @@ static int decide_on_failure(struct ls_trainer *t, const ls_fault *cause, const 
     const uint64_t next = t->position.steps + 1;
     const bool passing = status == LS_ENOMEM || status == LS_ETIMEDOUT || status == LS_EABORTED;
     if (!passing || c->repeated == next)
-        return fail_with_cause(cause, when, "", err);
+        return fail_with_cause(t, cause, when, "", err);
     c->repeated = next;
     ls_log(t->host, LS_LOG_WARNING, "worker %d, %s: %.300s; trying once more", cause->worker, when,
            cause->error.text);

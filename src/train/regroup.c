@@ -46,6 +46,12 @@ bool ls_members_lost(const struct ls_trainer *t)
     return t->members.cluster && ls_cluster_lost(t->members.cluster);
 }
 
+const char *ls_members_lost_host(const struct ls_trainer *t)
+{
+    const int m = t->members.cluster ? ls_cluster_lost_member(t->members.cluster) : -1;
+    return m < 0 ? NULL : ls_cluster_host(t->members.cluster, m);
+}
+
 /* ---- remaining members ---------------------------------------------------------------------- */
 
 /* Data about a member before the regrouping. After the regrouping the lost members are found by
@@ -83,13 +89,14 @@ static void list_lost_hosts(struct ls_trainer *t, const former_member *before, i
            ls_plural((uint64_t)m->count, "host is left and goes on", "hosts are left and go on"));
 }
 
-/* Removes the devices of lost members from the list of devices. */
-static void remove_lost_devices(struct ls_trainer *t)
+/* Removes the devices of lost members from the list of devices: of those that are not in the host
+ * group, and of the member whose origin is `lost`. */
+static void remove_lost_devices(struct ls_trainer *t, int lost)
 {
     ls_members *m = &t->members;
     int kept = 0;
     for (int i = 0; i < m->devices; i++) {
-        if (!is_remaining(t, m->device[i].origin))
+        if (m->device[i].origin == lost || !is_remaining(t, m->device[i].origin))
             continue;
         m->own = i == m->own ? kept : m->own;
         m->device[kept++] = m->device[i];
@@ -121,12 +128,26 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
             list_lost_hosts(t, before, count, why.text);
             m->unlevelled = true;
         }
-        remove_lost_devices(t);
+        remove_lost_devices(t, -1);
         status = ls_cluster_prepare(m->cluster, ls_engine_shards(t->engine),
                                     ls_engine_floats(t->engine), err);
     }
     ls_free(t->host, before);
     return status;
+}
+
+int ls_members_end_by_loss(struct ls_trainer *t, ls_error *err)
+{
+    ls_members *m = &t->members;
+    const char *host = ls_members_lost_host(t);
+    if (!host || m->ended_by_loss || t->records.sinks.count == 0)
+        return LS_OK;
+    ls_fault fault = {.worker = -1, .step = t->position.steps + 1};
+    ls_cluster_why(m->cluster, &fault.error);
+    snprintf(m->lost, sizeof m->lost, "%s", host);
+    remove_lost_devices(t, ls_cluster_origin(m->cluster, ls_cluster_lost_member(m->cluster)));
+    m->ended_by_loss = true;
+    return ls_record_fault(t, &fault, LS_ACTION_STOP, err);
 }
 
 /* ---- comparing progress --------------------------------------------------------------------- */

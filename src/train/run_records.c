@@ -89,6 +89,7 @@ int ls_record_start(struct ls_trainer *t, ls_record_type type, ls_error *err)
         .config = &t->config,
         .step = t->position.steps,
         .missing = t->records.sinks.missing,
+        .ended = t->records.sinks.ended.status[0] ? &t->records.sinks.ended : NULL,
         .doubtful = t->dir.resumed && t->dir.resumed->doubtful,
     };
     if (type == LS_RECORD_RESUME)

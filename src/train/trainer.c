@@ -286,6 +286,8 @@ static int save_all(ls_trainer *t, int status, ls_error *err)
         return LS_OK;
     const bool apart = status == LS_ESTALLED && t->position.steps > 0;
     int save_status = apart ? ls_open_apart(t, err) : LS_OK;
+    if (save_status == LS_OK && status == LS_ESTALLED) /* the checkpoint's records have the loss */
+        save_status = ls_members_end_by_loss(t, err);
     if (save_status == LS_OK)
         save_status = ls_copy_replicas(t, true, err);
     if (save_status == LS_OK)
@@ -412,6 +414,8 @@ static void end_run(ls_trainer *t, int *status, ls_error *first)
     warn_of_skipped_steps(t);
     if (*status == LS_OK)
         warn_of_unfired(t);
+    later_status = *status == LS_ESTALLED ? ls_members_end_by_loss(t, &later) : LS_OK;
+    keep_first_error(status, first, later_status, &later);
     later_status = ls_record_run_end(t, *status, first->text, &later);
     keep_first_error(status, first, later_status, &later);
     t->life = LS_ENDED;

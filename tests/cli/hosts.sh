@@ -91,6 +91,48 @@ grep -q '"devices":\["[^"]*: ref(0)","[^"]*: ref(1)","[^"]*: ref(0)"' records/me
 sed 's/,{"worker":1,.*}\]/]/' records/metrics.jsonl >cut.jsonl
 if "$check" cut.jsonl >checked.txt; then fail 'expected that a worker is missing'; fi
 
+# The second host is killed in step 6. The first host saves and stops; its error and its records name
+# the lost host, also after the run was resumed in a copy of its directory.
+label='a host that is killed'
+port=$((port + 1))
+long='--set epochs=4 --set deadline_s=600'
+# shellcheck disable=SC2086 # words
+run c.json --quiet --devices ref:1 --set shards=2 $long --set run_dir=whole
+expect_code 0
+two="c.json --quiet --devices ref:1 --members 2 --secret key --wait 60 --set shards=2 $long --set run_dir=killed"
+# shellcheck disable=SC2086 # words
+"$program" $two --listen "127.0.0.1:$port" >stdout.txt 2>stderr.txt </dev/null &
+first=$!
+# shellcheck disable=SC2086
+"$program" $two --join "127.0.0.1:$port" --listen :0 --inject worker=0,step=6,kind=stall,seconds=600 >second.txt 2>&1 </dev/null &
+second=$!
+tries=0
+while ! grep -qs '"type":"step","step":5,' killed/metrics.jsonl && [ $tries -lt 600 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+done
+kill -KILL $second
+wait $second
+wait $first
+code=$?
+expect_code 75
+expect_stderr_line 'trainer: host .*#1, step 6: the connection to host .*#1 broke: .*'
+fault='"type":"fault","worker":-1,"device":"[^"]*#1","step":6,"kind":"host","detected_after_s":0,"action":"stop","devices_left":1,"error":"the connection to host [^"]*#1 broke: '
+grep -q "$fault" killed/metrics.jsonl || fail 'expected the lost host in the records'
+tail -n 1 killed/metrics.jsonl | grep -q '"devices":\["[^"#]*: ref(0)"\]' || fail 'expected the device that is left'
+"$check" killed/metrics.jsonl >checked.txt || fail "$(cat checked.txt)"
+mkdir elsewhere && cp -a killed elsewhere/copy
+run --resume elsewhere/copy --quiet
+expect_code 0
+expect_stderr_line 'trainer: warning: the run had failed before it was resumed: host .*#1, step 6: .*'
+grep -q "$fault" elsewhere/copy/metrics.jsonl || fail 'expected the lost host in the records of the resumed run'
+grep -q '"type":"resume",.*"step":5,.*"ended":{"status":"failed","time":"[0-9TZ:-]*","error":"host [^"]*#1, step 6: ' \
+    elsewhere/copy/metrics.jsonl || fail 'expected the end before the resume'
+"$check" elsewhere/copy/metrics.jsonl >checked.txt || fail "$(cat checked.txt)"
+hash_of() { tail -n 1 "$1/metrics.jsonl" | grep -o '"weights_sha256":"[0-9a-f]*"'; }
+[ "$(hash_of elsewhere/copy)" = "$(hash_of whole)" ] || fail 'expected the bits of the undisturbed run'
+[ ! -e killed/weights.safetensors ] || [ "$(hash_of killed)" != "$(hash_of whole)" ] || fail 'expected that the copy goes on alone'
+
 usage() {
     text=$1
     shift

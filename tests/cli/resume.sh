@@ -67,6 +67,26 @@ expect_stderr_line '  resumed     after step 4, from first/checkpoints/step-0000
 "$check" first/metrics.jsonl >check.txt || fail "$(cat check.txt)"
 grep -q 'resumed 1 times' check.txt || fail 'expected one resume'
 
+# The run goes on in its own directory. Another run_dir is refused; a copy of the directory goes on.
+interrupted here
+cp -a here there
+expect_failure 64 "--resume here: a run goes on in its own directory, and run_dir is set to another one; to go on elsewhere, copy the directory, and resume the copy: cp -a here COPY" \
+    --resume here --set run_dir=elsewhere
+for word in there null; do
+    run config.json --set epochs=3 --resume here --set run_dir=$word
+    expect_code 64
+done
+[ ! -e elsewhere ] || fail 'expected no directory'
+run --resume there --quiet
+expect_code 0
+[ "$(sha_of there)" = "$(sha_of whole)" ] || fail 'expected that a copy ends with the bits of the undisturbed run'
+grep -q '"type":"resume",.*"ended":{"status":"interrupted","time":"[0-9TZ:-]*"},' there/metrics.jsonl || fail 'expected how it had ended'
+expect_no_stderr_line 'had failed'
+[ "$(sha_of here)" != "$(sha_of whole)" ] || fail 'expected that the original stays as it was'
+run --resume here --quiet --set run_dir=../"$(basename "$PWD")"/here
+expect_code 0
+[ "$(sha_of here)" = "$(sha_of whole)" ] || fail 'expected the bits of the undisturbed run'
+
 # Resuming a finished run prints the same closing line again and changes nothing.
 run --resume first --quiet
 expect_code 0

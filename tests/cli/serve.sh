@@ -40,6 +40,11 @@ few=$!
     --inject worker=0,step=5,kind=stall,seconds=60 \
     >stdout.txt 2>stderr.txt &
 pid=$!
+# A run that loses its second worker in step 2.
+"$program" config.json --set epochs=3 --set deadline_s=60 --set checkpoint.every_steps=1 --serve 0 --set run_dir=lost \
+    --devices ref:2 --inject worker=1,step=2,kind=fail --inject worker=0,step=5,kind=stall,seconds=60 \
+    >lost.txt 2>lost-stderr.txt &
+lost=$!
 awk -v OFS=, 'BEGIN { print "a,y"; for (i = 0; i < 80; i++) print i % 9 - 4.5, 2 * (i % 9) }' >table.csv
 sed '2,$s/,.*/,3/' table.csv >flat.csv
 for table in table flat; do
@@ -150,6 +155,24 @@ for table in table flat; do
     kill -TERM "$pid_of"
     wait "$pid_of"
 done
+url_of lost-stderr.txt
+label="a run that loses a worker, served at $url"
+tries=0
+until curl -s "${url}metrics" | grep -q '^lockstep_checkpoint_step 4$' || [ $tries -ge 600 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+done
+for line in faults_total\ 1 steps_total\ 4 epochs_planned\ 3 checkpoint_step\ 4 'worker_queued{worker="0"} [0-9]'; do
+    answer metrics 200 "^lockstep_$line"
+done
+answer metrics 200 '^lockstep_worker_seconds_total{worker="1",phase="forward"} '
+! grep -q '^lockstep_worker_queued{worker="1"}' answer.txt || fail 'expected no queue of the lost worker'
+saved=$(sed -n 's/^lockstep_checkpoint_time_seconds //p' answer.txt)
+[ "${saved:-0}" -gt $(($(date +%s) - 300)) ] && [ "$saved" -le "$(date +%s)" ] || fail "expected the time of the checkpoint: $saved"
+kill -TERM $lost
+sleep 0.2
+kill -TERM $lost
+wait $lost
 url_of stderr.txt
 label="a run that is served at $url"
 

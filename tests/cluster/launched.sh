@@ -38,6 +38,18 @@ if [ -e "$(dirname -- "$1")/liblockstep-mpi.so" ]; then # with processes that MP
         cat "$work/out"
         exit 1
     fi
+    # A process that cannot read its config must not let the others wait in MPI_Init.
+    if [ "$(ldd "$work/liblockstep-mpi.so" | sed -n 's/.*libmpi\.so\.40 .*/open/p')" = open ] && command -v mpirun >/dev/null; then
+        got=0
+        timeout 60 mpirun --allow-run-as-root --oversubscribe --bind-to none --enable-recovery \
+            -np 1 "$work/trainer" "$work/c.json" --devices cpu:1 --quiet --set run_dir=null : \
+            -np 1 "$work/trainer" "$work/missing.json" --devices cpu:1 --quiet >"$work/out" 2>&1 || got=$?
+        if [ $got -ne 0 ] || ! grep -q "host .* has left the run: .*missing.json: no such file" "$work/out"; then
+            echo "FAILED: beside a process without a config: $got:"
+            cat "$work/out"
+            exit 1
+        fi
+    fi
 fi
 if [ -n "${2-}" ]; then
     if LD_PRELOAD=$2 "$work/trainer" "$work/c.json" --devices cpu:1 --quiet --set cluster.transport=mpi >"$work/out" 2>&1 ||

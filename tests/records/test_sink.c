@@ -2,6 +2,7 @@
 /* Tests the metrics file of a run when the disk is full or fails, and when the file was changed
  * before the run is resumed. */
 #include "data/scratch.h"
+#include "records/kept.h"
 #include "records/sink.h"
 #include "runner.h"
 
@@ -52,6 +53,8 @@ static void what_could_not_be_written_is_the_end_of_the_file(void **state)
         emit(sink, i);
     assert_int_equal(flush(sink, &mark, &again), LS_EIO);
     assert_string_equal(again.text, err.text);
+    assert_non_null(strstr(err.text, "copy the run directory to another disk, and go on with "
+                                     "--resume COPY"));
     assert_int_equal(sink->close(sink, &again), LS_EIO);
     FILE *f = fopen(path, "r");
     assert_non_null(f);
@@ -188,6 +191,45 @@ static void a_file_that_is_as_it_was_goes_on_and_can_go_on_again(void **state)
     scratch_end(&files);
 }
 
+/* ---- the end that is cut off ---- */
+
+/* What the records after the mark say of the run's end. */
+static ls_former_end end_after(const char *records)
+{
+    scratch files;
+    const char *path;
+    ls_former_end out;
+    const ls_sink_mark mark = write_records(&files, &path);
+    assert_int_equal(truncate(path, (off_t)mark.bytes), 0);
+    overwrite(path, (long)mark.bytes, records, strlen(records));
+    ls_kept_end(&out, path, &mark, NULL);
+    scratch_end(&files);
+    return out;
+}
+
+#define RUN_END "{\"type\":\"run_end\",\"time\":\"T1\",\"status\":\"failed\",\"error\":\"why\"}\n"
+#define STEP "{\"type\":\"step\",\"status\":\"no\"}\n"
+#define RESUME(ended) "{\"type\":\"resume\",\"time\":\"T2\"" ended "}\n"
+
+static void the_end_that_a_resume_cuts_off_is_known(void **state)
+{
+    (void)state;
+    static const char before[] =
+        RESUME(",\"ended\":{\"status\":\"interrupted\",\"time\":\"T0\"}") STEP STEP;
+    ls_former_end end = end_after(STEP RUN_END);
+    assert_string_equal(end.status, "failed");
+    assert_string_equal(end.time, "T1");
+    assert_string_equal(end.error, "why");
+    end = end_after(before); /* it was resumed, and killed before its next checkpoint */
+    assert_string_equal(end.status, "interrupted");
+    assert_string_equal(end.time, "T0");
+    assert_string_equal(end.error, "");
+    assert_string_equal(end_after(RESUME("") STEP).status, "");
+    assert_string_equal(end_after(STEP).status, "");
+    assert_string_equal(end_after("").status, "");
+    assert_string_equal(end_after("{\"type\":\"run_end\",\"status\":\"fai").status, "");
+}
+
 /* ---- files that another program moves or cuts ---- */
 
 /* The file is cut between two marks. The second mark is one of the file as it is then. */
@@ -278,6 +320,7 @@ LS_TESTS(train_sink, "unit")
         cmocka_unit_test(what_could_not_be_written_is_the_end_of_the_file),
         cmocka_unit_test(a_changed_record_is_named_by_its_line),
         cmocka_unit_test(wherever_a_bit_flips_the_metrics_file_is_refused),
+        cmocka_unit_test(the_end_that_a_resume_cuts_off_is_known),
         cmocka_unit_test(a_mark_after_a_cut_is_one_of_what_is_left),
         cmocka_unit_test(several_changed_records_are_refused_and_the_first_broken_one_named),
         cmocka_unit_test(a_file_that_is_as_it_was_goes_on_and_can_go_on_again),
