@@ -33,6 +33,7 @@ static const struct {
     [ANSWERS_2XX] = {1, "service_requests_total", "code=\"2xx\"", "Requests that were answered."},
     [ANSWERS_4XX] = {1, "service_requests_total", "code=\"4xx\"", "Requests that were answered."},
     [ANSWERS_5XX] = {1, "service_requests_total", "code=\"5xx\"", "Requests that were answered."}};
+_Static_assert(NUMBERS <= (int)METRICS_MOST, "more numbers than METRICS_MOST (http/metrics.h)");
 
 void numbers_init(numbers *n)
 {

@@ -45,7 +45,7 @@ static const char main_help[] =
     "  --at STEP           resumes from the checkpoint after STEP steps\n"
     "  --folds K --wrong OUT.csv   finds suspicious labels\n"
     "  --print-config      prints the config with all defaults and --set applied, and exits\n"
-    "  --quiet             prints warnings and errors only\n"
+    "  --quiet             prints only warnings, errors and the result\n"
     "  --version           prints the versions of the program, its back ends and their libraries\n"
     "  --help              prints this text; --help config: all keys of a config\n"
     "\n"

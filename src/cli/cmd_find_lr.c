@@ -28,7 +28,7 @@ static const char help[] =
     "  --devices LIST    as for training; the result is the same on any devices\n"
     "  --set KEY=VALUE   sets a key of the config; optimizer.lr and schedule are this\n"
     "                    command's own\n"
-    "  --quiet           no progress; warnings and errors only\n"
+    "  --quiet           no progress; the result, warnings and errors only\n"
     "  --help            this text\n"
     "\n"
     "The loss is smoothed: it is a moving average of the losses of the minibatches, of which\n"

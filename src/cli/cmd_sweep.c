@@ -22,7 +22,7 @@ static const char help[] =
     "  --set KEY=VALUE        sets a key for all runs\n"
     "  --json FILE|-          also writes the results as JSON; with - the table goes to stderr\n"
     "  --keep DIR             keeps the directories of the runs, as DIR/1, DIR/2, …\n"
-    "  --quiet                no progress; warnings and errors only\n"
+    "  --quiet                no progress; the result, warnings and errors only\n"
     "  --help                 this text\n"
     "\n"
     "The table goes to stdout. If a run fails, its row has the error, the other runs are\n"

@@ -20,6 +20,7 @@
 #include <dirent.h>
 #include <math.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,8 @@
 
 enum { NUMBERS_WORKERS = 6 }; /* largest number of workers for which /metrics has separate values */
 
-/* The figures that the URL /metrics reports. */
+/* The figures that the URL /metrics reports. All members from `steps` to `queued` are pointers to
+ * registered metrics. */
 typedef struct numbers {
     metrics all;
     metric *steps, *rows, *epochs, *loss, *rate, *lr, *norm, *faults, *skipped;
@@ -45,6 +47,10 @@ typedef struct numbers {
     metric *phase[NUMBERS_WORKERS][LS_PHASES], *queued[NUMBERS_WORKERS];
     char labels[NUMBERS_WORKERS][LS_PHASES + 1][48];
 } numbers;
+
+_Static_assert((offsetof(numbers, labels) - offsetof(numbers, steps)) / sizeof(metric *) <=
+                   METRICS_MOST,
+               "more metrics than METRICS_MOST (http/metrics.h)");
 
 static void init_worker(numbers *n, int worker)
 {
@@ -60,7 +66,7 @@ static void init_worker(numbers *n, int worker)
 
 /* Name and description of each metric of the newest evaluation, indexed by ls_metric. Metrics that
  * were not measured are left out of /metrics. */
-static const char *const tests[LS_METRIC_CONFUSION][2] = {
+static const char *const tests[][2] = {
     {"lockstep_test_loss", "Loss of the newest evaluation."},
     {"lockstep_test_accuracy",
      "Share of the evaluated rows that the newest evaluation predicted right."},
@@ -78,6 +84,8 @@ static const char *const tests[LS_METRIC_CONFUSION][2] = {
     {"lockstep_test_f1", "Harmonic mean of precision and recall on the evaluated rows."},
     {"lockstep_test_r2_mean", "Mean of the R2 of each target on the evaluated rows."},
 };
+_Static_assert(sizeof tests / sizeof *tests == LS_METRIC_CONFUSION,
+               "one row for each metric that is a number, in the order of ls_metric");
 
 static void numbers_init(numbers *n)
 {

@@ -81,10 +81,12 @@ bool ls_metric_rises(ls_metric metric);
  * neither the largest nor the smallest. */
 bool ls_metric_ranks(ls_metric metric);
 
-/* Largest number of classes for which the confusion matrix and the AUC are measured by default, and
- * of targets for which r2_mean is (LS_CONFUSION_CLASSES), and if the config names them
- * (LS_CONFUSION_MOST). */
-enum { LS_CONFUSION_CLASSES = 100, LS_CONFUSION_MOST = 1000 };
+/* Limits of the number of classes for the confusion matrix and the AUC of classes, and of the
+ * number of targets for r2_mean. */
+enum {
+    LS_CONFUSION_CLASSES = 100, /* measured by default up to this number */
+    LS_CONFUSION_MOST = 1000    /* if named in the config, measured up to this number */
+};
 
 /* Returns all metrics that can be measured with this loss and `outputs` classes or target values,
  * as a bit mask of 1 << metric. */

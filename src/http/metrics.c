@@ -12,7 +12,8 @@
 static metric *add(metrics *all, metric_kind kind, const char *name, const char *labels,
                    const char *help)
 {
-    assert(all->count < METRICS_MOST);
+    if (all->count == METRICS_MOST)
+        return NULL;
     metric *m = &all->list[all->count++];
     *m = (metric){.kind = kind, .name = name, .labels = labels, .help = help};
     return m;
@@ -33,8 +34,10 @@ metric *metrics_histogram(metrics *all, const char *name, const char *labels, co
 {
     assert(bound_count <= METRICS_BUCKETS);
     metric *m = add(all, METRIC_HISTOGRAM, name, labels, help);
-    m->bounds = bounds;
-    m->bound_count = bound_count;
+    if (m) {
+        m->bounds = bounds;
+        m->bound_count = bound_count;
+    }
     return m;
 }
 

@@ -37,9 +37,10 @@ typedef struct metrics {
     int count;
 } metrics;
 
-/* These functions register a metric and return it. Texts and bounds are not copied. At most
- * METRICS_MOST metrics and METRICS_BUCKETS bounds are allowed; more are a programming error
- * (asserted). */
+/* These functions register a metric and return it, or return NULL if METRICS_MOST metrics are
+ * registered already. A caller with a fixed number of metrics proves by a static assert that NULL
+ * is not returned. Texts and bounds are not copied. At most METRICS_BUCKETS bounds are allowed;
+ * more are a programming error (asserted). */
 metric *metrics_counter(metrics *all, const char *name, const char *labels, const char *help);
 metric *metrics_gauge(metrics *all, const char *name, const char *labels, const char *help);
 metric *metrics_histogram(metrics *all, const char *name, const char *labels, const char *help,

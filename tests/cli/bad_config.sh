@@ -124,7 +124,12 @@ expect_bad_set schedule=cosin 'schedule: unknown name "cosin"; did you mean "cos
 expect_bad_set on_nonfinite=skp 'the config: unknown on_nonfinite "skp"; did you mean "skip"?'
 expect_bad_set verify_every_steps=-1 \
     'the config: "verify_every_steps" must be an integer from 0 to 2147483647, found -1'
-expect_bad_set allreduce=nccl "ref(0) does not have 'nccl'; use one of ordered, naive"
+run config.json --set allreduce=nccl
+expect_code 78
+case $(tail -n 1 stderr.txt) in
+"trainer: --set allreduce=nccl: ref(0) does not have 'nccl'; use one of ordered, naive"*) ;;
+*) fail 'expected the communicators of the device' ;;
+esac
 expect_bad_set precision=fp23 'the config: unknown precision "fp23"; did you mean "fp32"?'
 expect_bad_set optimizer.lr=-0.1 'optimizer: "lr" must be a number from 0 to 1000000, found -0.1'
 expect_bad_set optimizer.lr=nan 'optimizer: "lr" must be a number from 0 to 1000000, found "nan"'

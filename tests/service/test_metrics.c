@@ -59,6 +59,18 @@ static void the_text_is_prometheus_text(void **state)
                               "bytes_count 1\n");
 }
 
+static void one_metric_too_many_is_not_registered(void **state)
+{
+    (void)state;
+    static metrics all;
+    for (int i = 0; i < METRICS_MOST; i++)
+        assert_non_null(metrics_counter(&all, "n_total", NULL, "N."));
+    assert_null(metrics_counter(&all, "n_total", NULL, "N."));
+    assert_null(metrics_gauge(&all, "g", NULL, "G."));
+    assert_null(metrics_histogram(&all, "h", NULL, "H.", bounds, 3));
+    assert_int_equal(all.count, METRICS_MOST);
+}
+
 static void what_is_not_finite_has_its_names(void **state)
 {
     (void)state;
@@ -168,6 +180,7 @@ LS_TESTS(service_metrics, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_text_is_prometheus_text),
+        cmocka_unit_test(one_metric_too_many_is_not_registered),
         cmocka_unit_test(what_is_not_finite_has_its_names),
         cmocka_unit_test(a_hidden_gauge_is_not_written_until_it_is_set),
         cmocka_unit_test(a_hidden_counter_is_not_written_until_it_is_added_to),

@@ -4,6 +4,7 @@
 #include "data/ration.h"
 #include "data/scratch.h"
 #include "page/compare.h"
+#include "page/facts.h"
 #include "page/page.h"
 #include "runner.h"
 
@@ -211,6 +212,14 @@ static void the_metric_is_that_of_the_loss_or_the_first_of_the_evaluations(void 
     reports_values(r, "mse", "nothing");
     shows(r, "\"metric\":\"test_r2\"}");
     shows(r, "<tr><th scope=\"row\">Test R²</th><td>–</td></tr>");
+}
+
+static void each_metric_that_is_drawn_has_a_title(void **state)
+{
+    (void)state;
+    for (int m = 0; m < LS_METRICS; m++)
+        if (m != LS_METRIC_LOSS && m != LS_METRIC_CONFUSION && !*ls_metric_title((ls_metric)m))
+            fail_msg("%s has no title", ls_metric_names[m]);
 }
 
 static void rows_that_are_held_out_are_validation_rows_without_scripts_too(void **state)
@@ -688,6 +697,7 @@ LS_TESTS(report, "integration")
         TEST_IN_ROOM(the_page_holds_the_records_and_a_worker_s_times),
         TEST_IN_ROOM(without_scripts_a_table_tells_the_outcome),
         TEST_IN_ROOM(the_metric_is_that_of_the_loss_or_the_first_of_the_evaluations),
+        cmocka_unit_test(each_metric_that_is_drawn_has_a_title),
         TEST_IN_ROOM(rows_that_are_held_out_are_validation_rows_without_scripts_too),
         TEST_IN_ROOM(the_page_needs_nothing_but_itself),
         TEST_IN_ROOM(everything_of_the_run_is_escaped),

@@ -6,6 +6,7 @@
 #include "checkpoint/checkpoint.h"
 #include "config/metrics.h"
 #include "data/scratch.h"
+#include "records/record.h"
 #include "runner.h"
 #include "train/own_data.h"
 #include "train/train_fixture.h"
@@ -256,6 +257,50 @@ static void r2_and_mae_are_those_of_float64(void **state)
     must_measure(&m, 1u << LS_METRIC_R2, &j);
     assert_true(isnan(m.value[LS_METRIC_R2])); /* the targets are all equal */
     ls_measured_fini(&m, &host);
+}
+
+/* ---- what a metric is ---- */
+
+static void which_metrics_rise_and_which_rank_is_known(void **state)
+{
+    static const struct {
+        const char *name;
+        bool rises, ranks; /* `rises` means nothing if the metric does not rank */
+    } known[] = {
+        {"loss", false, true},     {"accuracy", true, true},  {"top5", true, true},
+        {"mae", false, true},      {"r2", true, true},        {"auc", true, true},
+        {"huber", false, true},    {"pinball", false, true},  {"coverage", true, false},
+        {"deviance", false, true}, {"f1", true, true},        {"average_precision", true, true},
+        {"r2_mean", true, true},   {"confusion", true, false}};
+    (void)state;
+    assert_int_equal(sizeof known / sizeof *known, LS_METRICS);
+    for (size_t i = 0; i < LS_METRICS; i++) {
+        const ls_metric m = ls_metric_find(known[i].name);
+        assert_true(m < LS_METRICS);
+        if (ls_metric_ranks(m) != known[i].ranks ||
+            (known[i].ranks && ls_metric_rises(m) != known[i].rises))
+            fail_msg("%s: rises %d, ranks %d", known[i].name, ls_metric_rises(m),
+                     ls_metric_ranks(m));
+    }
+}
+
+/* A key that is marked `varies` is not compared between two runs. */
+static void a_metric_in_a_record_is_compared_between_runs(void **state)
+{
+    (void)state;
+    for (int m = 0; m < LS_METRICS; m++) {
+        const ls_record_key *row = ls_record_keys;
+        char key[64];
+        snprintf(key, sizeof key, "%s%s", m == LS_METRIC_CONFUSION ? "" : "test_",
+                 ls_metric_names[m]);
+        while (row->key && !(row->in >> LS_RECORD_EVAL & 1 && strcmp(row->key, key) == 0))
+            row++;
+        if (!row->key || row->varies)
+            fail_msg("%s of an evaluation's record %s", key, row->key ? "varies" : "is missing");
+    }
+    for (const ls_record_key *row = ls_record_keys; row->key; row++)
+        if (row->in >> LS_RECORD_EVAL & 1 && row->varies)
+            assert_string_equal(row->key, "seconds");
 }
 
 /* ---- against scikit-learn ---- */
@@ -1008,6 +1053,8 @@ LS_TESTS(train_metrics, "integration long-tsan")
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(classes_are_counted_as_by_hand),
         cmocka_unit_test(auc_counts_pairs_and_halves_ties),
+        cmocka_unit_test(which_metrics_rise_and_which_rank_is_known),
+        cmocka_unit_test(a_metric_in_a_record_is_compared_between_runs),
         cmocka_unit_test(metrics_are_those_of_scikit_learn),
         cmocka_unit_test(weights_of_one_and_of_two_are_no_weights),
         cmocka_unit_test(a_row_of_weight_zero_is_not_measured),
