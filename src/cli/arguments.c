@@ -69,7 +69,7 @@ static const char main_help[] =
     "  --secret-fd N       reads the secret from file descriptor N\n"
     "  --wait SECONDS      longest time to wait until all processes have connected (600)\n"
     "  --advertise ADDR[:PORT]  with --join: the address at which the other processes reach this\n"
-    "                      one, if it is not the address that the first process sees\n"
+    "                      one, if the first process sees another one\n"
     "  With MPI instead: mpirun -N 1 --bind-to none --enable-recovery -H A,B {} CONFIG\n"
     "\n"
     "Testing recovery\n"

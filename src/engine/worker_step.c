@@ -22,6 +22,7 @@
 #include "engine/worker.h"
 #include "sync/park.h"
 
+#include <float.h>
 #include <lockstep/split.h>
 #include <math.h>
 #include <string.h>
@@ -245,12 +246,15 @@ static int read_tail(ls_train_worker *w, const float *arena, float tail[LS_TAIL]
 }
 
 /* Finds the first of this worker's shards whose loss is not finite, by computing its shards again.
- * The worker has skipped the step, so it still has the weights with which the step began. */
+ * The worker has skipped the step, so it still has the weights with which the step began. A sum of
+ * n finite losses overflows only if one of them is about FLT_MAX / n or more: such a loss is taken
+ * for one that is not finite. (2: the sum of several is rounded.) */
 static int find_bad_shard(ls_train_worker *w, ls_step *s)
 {
     float tail[LS_TAIL];
     const bool dealt = w->hand.deal;
     const int lo = dealt ? w->hand.lo : w->shard_lo, hi = dealt ? w->hand.hi : w->shard_hi;
+    const float most = FLT_MAX / (2 * (float)w->engine->shards);
     ls_fold_begin(&w->fold);
     for (int shard = lo; shard < hi; shard++) {
         int status = compute_shard(w, s, shard, NULL);
@@ -258,7 +262,7 @@ static int find_bad_shard(ls_train_worker *w, ls_step *s)
             status = read_tail(w, ls_replica_gradient_arena(w->replica), tail);
         if (status)
             return status;
-        if (!isfinite(tail[LS_TAIL_LOSS])) {
+        if (!(fabsf(tail[LS_TAIL_LOSS]) < most)) {
             s->report.bad_shard = shard;
             return LS_OK;
         }

@@ -182,6 +182,17 @@ expect_stderr_line "trainer: warning: $skipped of $steps steps were skipped, bec
 grep -q "\"type\":\"run_end\".*\"skipped_steps\":$skipped," skipping/metrics.jsonl || fail 'expected skipped_steps in run_end'
 expect_no_stderr_line '[-+ ]nan'
 
+# ---- losses that are finite, and whose sum is not ----
+printf 'a,y\n1,1.6e19\n2,1.6e19\n' >large.csv
+cat >large.json <<'END'
+{"data": {"name": "csv", "path": "large.csv", "target": "y", "standardize_target": false}, "loss": "mse",
+ "model": {"layers": [{"type": "dense"}]}, "batch_size": 2, "shards": 2, "epochs": 1, "optimizer": {"name": "sgd", "lr": 1e-30}}
+END
+for devices in ref:1 ref:2; do
+    expect_failure 65 "step 1: the loss of shard 0, on worker 0, is not finite any more; the step was not applied; try a smaller optimizer.lr" \
+        large.json --devices $devices --quiet
+done
+
 # ---- quiet ----
 run config.json --quiet
 expect_code 0
