@@ -144,8 +144,8 @@ bool ls_compared_objection(char out[LS_SENTENCE], const ls_comparison *c, int ru
 
 /* ---- the verdict ----------------------------------------------------------------------------- */
 
-/* Returns the value of a run's metric as the table shows it, rounded as printf rounds. The verdict's
- * differences are those of the table. */
+/* Returns the value of a run's metric as the table shows it, rounded as printf rounds. The
+ * verdict's differences are those of the table. */
 static double shown(const ls_comparison *c, int run)
 {
     const double value = c->facts[run].value, size = fabs(value);
