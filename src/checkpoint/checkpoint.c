@@ -115,11 +115,10 @@ static bool read_name(const char *name, bool aside, uint64_t *steps)
     return strcmp(name, again) == 0;
 }
 
-bool ls_checkpoint_is_named(const char *path)
+bool ls_checkpoint_is_named(const char *path, uint64_t *steps)
 {
-    uint64_t steps;
     const char *slash = strrchr(path, '/');
-    return read_name(slash ? slash + 1 : path, false, &steps);
+    return read_name(slash ? slash + 1 : path, false, steps);
 }
 
 /* ---- listing -------------------------------------------------------------------------------- */

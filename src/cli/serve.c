@@ -17,14 +17,12 @@
 #include "train/shown.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <math.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -157,27 +155,14 @@ static void take_fault(numbers *n, const ls_fault_values *v)
         metric_hide(n->queued[v->fault.worker]);
 }
 
-/* Finds the newest checkpoint in the run's directory. Checkpoints that were set aside have other
- * names. */
-static void find_checkpoint(numbers *n, const char *run_dir)
+static void take_checkpoint(numbers *n, const char *run_dir)
 {
-    char path[LS_PATH_BYTES], file[LS_PATH_BYTES];
-    struct stat st;
-    unsigned long long newest = 0;
-    DIR *all = run_dir[0] ? opendir(ls_path_join(path, run_dir, "checkpoints")) : NULL;
-    for (struct dirent *e; all && (e = readdir(all)) != NULL;) {
-        const char *digits = strncmp(e->d_name, "step-", 5) == 0 ? e->d_name + 5 : "";
-        char *end;
-        const unsigned long long step = strtoull(digits, &end, 10);
-        if (step > newest && strcmp(end, ".safetensors") == 0 &&
-            stat(ls_path_join(file, path, e->d_name), &st) == 0) {
-            newest = step;
-            metric_set(n->saved_step, (double)step);
-            metric_set(n->saved_time, (double)st.st_mtime);
-        }
-    }
-    if (all)
-        closedir(all);
+    uint64_t steps;
+    double saved;
+    if (!ls_newest_checkpoint(&steps, &saved, run_dir))
+        return;
+    metric_set(n->saved_step, (double)steps);
+    metric_set(n->saved_time, saved);
 }
 
 static void numbers_take(numbers *n, const ls_record *r)
@@ -270,7 +255,8 @@ static void make_numbers(cli_server *s, struct MHD_Connection *to, ls_buffer *ou
     char text[1 << 16];
     (void)to;
     pthread_mutex_lock(&s->lock);
-    find_checkpoint(&s->numbers, s->run_dir ? s->run_dir : "");
+    if (s->run_dir)
+        take_checkpoint(&s->numbers, s->run_dir);
     pthread_mutex_unlock(&s->lock);
     const size_t length = metrics_write(&s->numbers.all, text, sizeof text);
     ls_buffer_put(out, text);

@@ -85,11 +85,13 @@ static int find_in_run(char **weights, char **config, const char *dir, bool best
 static void find_run_of(char **config, const char *path, const ls_host *host)
 {
     struct stat st;
+    uint64_t steps;
     char dir[LS_PATH_BYTES] = ".", file[LS_PATH_BYTES];
     const char *slash = strrchr(path, '/');
     if (slash)
         snprintf(dir, sizeof dir, "%.*s", (int)(slash - path), path);
-    if (ls_checkpoint_is_named(path) && stat(ls_path_join(file, dir, "../config.json"), &st) == 0)
+    if (ls_checkpoint_is_named(path, &steps) &&
+        stat(ls_path_join(file, dir, "../config.json"), &st) == 0)
         *config = ls_strdup(host, file);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Facts about a run in progress that the program shows, beyond <lockstep/trainer.h>: its records as
- * structures, the layers of its model, and the accuracy from which it begins. */
+ * structures, the layers of its model, the accuracy from which it begins, and its newest
+ * checkpoint. */
 #ifndef TRAIN_SHOWN_H
 #define TRAIN_SHOWN_H
 
@@ -34,5 +35,9 @@ ls_shown_layer ls_trainer_layer(const ls_trainer *trainer, int i);
  * as in the book "Dive into Deep Learning", because its network guesses at first; else 0. *std: the
  * standard deviation of these weights. */
 double ls_trainer_chance(const ls_trainer *trainer, double *std);
+
+/* Finds the newest checkpoint in the directory of a run that was not set aside: its steps, and the
+ * time at which it was saved, in seconds since 1970. Returns false if there is none. */
+bool ls_newest_checkpoint(uint64_t *steps, double *saved, const char *run_dir);
 
 #endif

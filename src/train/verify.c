@@ -11,7 +11,6 @@
 #include "base/thread_state.h"
 #include "train/calls.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -117,7 +116,7 @@ static void add_best(verification *v)
                             &why) != LS_OK)
         return;
     const char *name = strrchr(path, '/') + 1;
-    (void)sscanf(name, "step-%" SCNu64, &steps);
+    (void)ls_checkpoint_is_named(name, &steps);
     if (!v->claim.doc || (steps != v->claim.end && !ls_chain_has(steps, v->batch_size)))
         add(&v->verdict, "the checkpoint of the best evaluation, %.60s, was not compared", name);
     ls_free(v->host, path);

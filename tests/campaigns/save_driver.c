@@ -153,10 +153,11 @@ static void check(const char *directory)
     for (const struct dirent *e; stream && (e = readdir(stream)) != NULL;) {
         char path[PATH];
         ls_error why = {0};
+        uint64_t steps;
         const char *name = e->d_name;
         if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, "note") == 0)
             continue;
-        if (strcmp(name, "only") != 0 && !ls_checkpoint_is_named(name)) {
+        if (strcmp(name, "only") != 0 && !ls_checkpoint_is_named(name, &steps)) {
             hidden++;
             continue;
         }
