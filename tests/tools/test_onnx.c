@@ -291,6 +291,56 @@ static void a_padded_pool_has_no_window_that_begins_in_its_padding(void **state)
     drop(&w);
 }
 
+/* Writes the name and the numbers of each attribute of the layer "p". */
+static void attributes_of(char *out, size_t size, pb_reader graph)
+{
+    enum { ATTRIBUTE_NAME = 1, ATTRIBUTE_I = 3, ATTRIBUTE_INTS = 8 };
+    char text[64];
+    size_t used = 0;
+    for (pb_field node; pb_next(&graph, &node);) {
+        if (node.number != NODE)
+            continue;
+        const pb_field output = pb_find(pb_inside(&node), NODE_OUTPUT);
+        if (strcmp(pb_text(text, sizeof text, &output), "p:out") != 0)
+            continue;
+        for (pb_reader r = pb_inside(&node); pb_next(&r, &node) && used < size;) {
+            if (node.number != NODE_ATTRIBUTE)
+                continue;
+            const pb_field name = pb_find(pb_inside(&node), ATTRIBUTE_NAME);
+            used +=
+                (size_t)snprintf(out + used, size - used, "%s", pb_text(text, sizeof text, &name));
+            pb_field f;
+            for (pb_reader values = pb_inside(&node); pb_next(&values, &f) && used < size;)
+                if (f.number == ATTRIBUTE_I || f.number == ATTRIBUTE_INTS)
+                    used += (size_t)snprintf(out + used, size - used, " %lld", (long long)f.value);
+            used += (size_t)snprintf(out + used, size - used, "; ");
+        }
+    }
+}
+
+/* The same windows without padding that counts. A pool's own padding cannot be negative, so it
+ * rounds down, with the padding that its windows reach. */
+static void a_pool_rounds_down_if_a_window_would_begin_in_its_padding(void **state)
+{
+    static const char *const kinds[][2] = {{"max_pool", ""}, {"avg_pool", "count_include_pad 0; "}};
+    char layers[300], found[400], wanted[400];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        snprintf(layers, sizeof layers,
+                 "[{\"type\":\"%s\",\"name\":\"p\",\"kernel\":[2,3],\"stride\":[3,5],\"padding\":1,"
+                 "\"ceil_mode\":true},{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":3}]",
+                 kinds[i][0]);
+        written w = write_model(layers, (ls_shape){1, 5, 5}, 3, plain_pixels);
+        assert_int_equal(w.model->layer[0].out.h, 2);
+        assert_int_equal(w.model->layer[0].out.w, 2);
+        attributes_of(found, sizeof found, w.graph);
+        snprintf(wanted, sizeof wanted, "kernel_shape 2 3; strides 3 5; pads 1 1 0 2; %s",
+                 kinds[i][1]);
+        assert_string_equal(found, wanted);
+        drop(&w);
+    }
+}
+
 /* The value of a key of the file's metadata; "" without. */
 static const char *metadata(char *text, size_t size, const written *w, const char *key)
 {
@@ -553,6 +603,7 @@ LS_TESTS(onnx, "unit")
         cmocka_unit_test(the_batch_dimension_has_a_name_and_no_size),
         cmocka_unit_test(mean_and_std_come_first_and_only_where_they_change_something),
         cmocka_unit_test(a_padded_pool_has_no_window_that_begins_in_its_padding),
+        cmocka_unit_test(a_pool_rounds_down_if_a_window_would_begin_in_its_padding),
         cmocka_unit_test(dropout_is_left_out_and_its_reader_reads_what_it_read),
         cmocka_unit_test(the_metadata_say_what_goes_in),
         cmocka_unit_test(the_metadata_say_what_comes_out),
