@@ -826,12 +826,13 @@ def check_head(program, browser, shots):
         for width in (390, 1280, 1920):
             resize(browser, width)
             if width > 390:
-                expect(browser, f"type that can be read on a wall, on {width} pixels",
-                       "[...document.querySelectorAll('small, .run, .detail, .legend, td, .hint, .hash code')].every(e => "
-                       "parseFloat(getComputedStyle(e).fontSize) >= 24) && [...document.querySelectorAll('.charts svg')].filter(s => "
-                       "s.clientWidth).every(s => 12 * s.getBoundingClientRect().width / s.viewBox.baseVal.width >= 22)")
-                expect(browser, f"room for each label in larger type, on {width} pixels", "Object.values(charts).flatMap(c => "
-                       "[...c.svg.querySelectorAll('text')]).every(t => t.getBBox().x >= 0)")
+                # The charts are drawn again some time after the width has changed.
+                wait_for(f"type that can be read on a wall, on {width} pixels", lambda: browser.run(
+                    "return [...document.querySelectorAll('small, .run, .detail, .legend, td, .hint, .hash code')].every(e => "
+                    "parseFloat(getComputedStyle(e).fontSize) >= 24) && [...document.querySelectorAll('.charts svg')].filter(s => "
+                    "s.clientWidth).every(s => 12 * s.getBoundingClientRect().width / s.viewBox.baseVal.width >= 22)"))
+                wait_for(f"room for each label in larger type, on {width} pixels", lambda: browser.run(
+                    "return Object.values(charts).flatMap(c => [...c.svg.querySelectorAll('text')]).every(t => t.getBBox().x >= 0)"))
             if shots:
                 browser.screenshot(shots / f"large_{page.split('.')[0].replace('/', '_')}_{width}.png")
         browser.run("const e = charts.loss.svg, b = e.getBoundingClientRect(); e.dispatchEvent(new PointerEvent('pointermove', "
