@@ -222,6 +222,10 @@ def check_within_epochs(trainer, folder):
         assert 'unknown key "of_a_later_version"' in said and "if a later version made the run" in said, said
     said = call("verify", run / "receipt.json", "--weights", run / "weights.safetensors", "--set", f"data.path={folder / 'w.csv'}")
     assert said.startswith("verified: the whole training"), said
+    (run / "receipt.json").unlink()
+    (run / "config.json").write_text(honest.replace('"epochs": 150', '"epochs": 149').replace('"lr": 0.05', '"lr": 0.06'))
+    said = call("verify", run, "--all", code=1)
+    assert "NOT verified: metrics.jsonl:1: the first record has another recipe: " in said and "optimizer: " in said, said
     (run / "config.json").write_text(honest)
 
 
