@@ -357,30 +357,9 @@ void ls_cluster_why(const ls_cluster *c, ls_error *out)
     *out = c->error;
 }
 
-/* Returns the place of "host NAME" in the text; NULL: it is not there. */
-static const char *find_host(const char *text, const char *name)
-{
-    const size_t length = strlen(name);
-    for (const char *at = text; (at = strstr(at, "host ")) != NULL; at++) {
-        const char after = strncmp(at + 5, name, length) == 0 ? at[5 + length] : 'x';
-        if (after == '\0' || strchr(" :,;", after))
-            return at;
-    }
-    return NULL;
-}
-
 int ls_cluster_lost_member(const ls_cluster *c)
 {
-    const char *first = NULL;
-    int lost = -1;
-    for (int m = 0; m < c->members && c->error.status == LS_ESTALLED; m++) {
-        const char *at = m == c->member ? NULL : find_host(c->error.text, c->name[m]);
-        if (at && (!first || at < first)) {
-            first = at;
-            lost = m;
-        }
-    }
-    return lost;
+    return c->error.status == LS_ESTALLED && c->lost - 1 != c->member ? c->lost - 1 : -1;
 }
 
 /* Makes room for the sizes of the parts of a gather, one for each member. */

@@ -146,7 +146,7 @@ bool ls_cluster_lost(const ls_cluster *cluster);
 /* Copies the error of the last order that failed. */
 void ls_cluster_why(const ls_cluster *cluster, ls_error *out);
 /* Returns the number of the other member whose loss the last failed order reports; −1: its error is
- * no loss, or names no host. The messages of all losses name the lost host first. */
+ * no loss, or the member is not known. */
 int ls_cluster_lost_member(const ls_cluster *cluster);
 /* Adopts the host group of the surviving members. After that, orders can succeed again. Sums must
  * be prepared anew (ls_cluster_prepare). The memory of earlier sums is kept until

@@ -171,7 +171,7 @@ static void check_ended_members(ls_cluster *c)
 {
     for (int m = 0; m < ls_watch_members(c) && c->active && c->kind != LS_ORDER_CLOSE; m++)
         if (m != c->wire->member && c->peer[m].sent_last && c->peer[m].begun < c->begun)
-            ls_watch_loss(c, "host %s has ended its run, this one has not", c->peer[m].host);
+            ls_watch_loss(c, 1 + m, "host %s has ended its run, this one has not", c->peer[m].host);
 }
 
 /* The order is relaxed, because no thread reads other memory on the strength of `joining`. What the
@@ -444,6 +444,7 @@ static int open_new_wire(ls_cluster *c, uint8_t *lost, int *origin, ls_error *er
         return status;
     c->last_loss = c->fault;
     c->fault = (ls_error){0};
+    c->fault_lost = 0;
     c->fault_is_loss = false;
     c->now_regrouped++;
     c->regroups_since_sum += !c->admitting;

@@ -39,7 +39,7 @@
 #endif
 
 /* The first field of every message. It marks messages of this version. */
-#define LS_CLUSTER_MAGIC 0x4c53776eu
+#define LS_CLUSTER_MAGIC 0x4c53776fu
 
 /* Channels of the transport: independent, ordered sequences of messages between two members. */
 enum {
@@ -65,6 +65,7 @@ typedef struct ls_control {
     /* number of sums, gathers and orders ADMIT that the sender has begun. A sum for which the
      * sender has not delivered all of its own data does not count yet */
     uint64_t begun;
+    uint32_t lost; /* LOSS: 1 + number of the member that the sender has lost; 0: not known */
     char text[LS_ERROR_TEXT]; /* LEAVE, LOSS, END: the sender's error */
 } ls_control;
 
@@ -222,8 +223,9 @@ struct ls_cluster {
     /* the reason why the host group lacks the arrival of the last ADMIT; "": it does not lack it,
      * or no reason is known */
     char not_admitted[LS_FAILURE];
-    int status;          /* result of the order */
-    ls_error error;      /* error of the last order that failed; status 0: none has failed */
+    int status;     /* result of the order */
+    ls_error error; /* error of the last order that failed; status 0: none has failed */
+    int lost;       /* 1 + number of the member whose loss `error` reports; 0: not known, or none */
     bool failed_by_loss; /* the order failed because a member was lost; the run may go on */
     atomic_bool done;
     ls_error leaving; /* the reason why this member leaves; valid after `leave_asked` is set */
@@ -270,6 +272,7 @@ struct ls_cluster {
      * last order */
     bool touched;
     ls_error fault;       /* status 0: none */
+    int fault_lost;       /* as `lost`, of `fault` */
     atomic_bool regroups; /* ls_cluster_regroups has been called */
 };
 
@@ -349,12 +352,13 @@ bool ls_watch_may_regroup(const ls_cluster *c);
         }                                                                                          \
     } while (0)
 
-/* Stores the loss of another member in c->fault, and sets fault_is_loss if the surviving members
- * regroup. If they cannot regroup, the loss is a fault like any other. Does nothing if a fault or a
- * loss has been stored before. */
-#define ls_watch_loss(c, ...)                                                                      \
+/* Stores the loss of the member of the number `lost` − 1 in c->fault (0: it is not known), and sets
+ * fault_is_loss if the surviving members regroup. If they cannot regroup, the loss is a fault like
+ * any other. Does nothing if a fault or a loss has been stored before. */
+#define ls_watch_loss(c, member, ...)                                                              \
     do {                                                                                           \
         if ((c)->fault.status == LS_OK) {                                                          \
+            (c)->fault_lost = (member);                                                            \
             (c)->fault_is_loss = ls_watch_may_regroup(c);                                          \
             ls_watch_fault(c, LS_ESTALLED, __VA_ARGS__);                                           \
         }                                                                                          \

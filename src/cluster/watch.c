@@ -50,8 +50,10 @@ enum { MOST_REGROUPS = 8 };  /* largest number of regroupings in a row without a
 void ls_watch_end_order(ls_cluster *c, const ls_error *why, bool by_loss)
 {
     c->status = why ? why->status : LS_OK;
-    if (c->status)
+    if (c->status) {
         c->error = *why;
+        c->lost = why == &c->fault ? c->fault_lost : 0;
+    }
     c->failed_by_loss = by_loss;
     c->active = false;
     atomic_store_explicit(&c->done, true, LS_PROGRESS_DONE);
@@ -82,7 +84,7 @@ bool ls_watch_may_regroup(const ls_cluster *c)
 void ls_watch_note_wire(ls_cluster *c, int status, const ls_error *why)
 {
     if (status == LS_EIO)
-        ls_watch_loss(c, "%.400s", why->text);
+        ls_watch_loss(c, c->wire->lost, "%.400s", why->text);
     else if (status)
         ls_watch_fault(c, status, "%.400s", why->text);
 }
@@ -111,6 +113,7 @@ static void fill(ls_control *out, const ls_cluster *c, ls_control_kind kind, con
     out->magic = LS_CLUSTER_MAGIC;
     out->kind = kind;
     out->begun = ls_watch_owes_parts(c) ? c->begun - 1 : c->begun;
+    out->lost = kind == LS_CONTROL_LOSS ? (uint32_t)c->fault_lost : 0;
     snprintf(out->text, sizeof out->text, "%s", text);
 }
 
@@ -189,9 +192,10 @@ void ls_watch_on_control(ls_cluster *c, int m)
     if (in->kind == LS_CONTROL_END)
         ls_watch_fault(c, LS_EDIVERGED, "host %s has ended the run: %.400s", p->host, in->text);
     else if (in->kind == LS_CONTROL_LEAVE)
-        ls_watch_loss(c, "host %s has left the run: %.400s", p->host, in->text);
+        ls_watch_loss(c, 1 + m, "host %s has left the run: %.400s", p->host, in->text);
     else if (in->kind == LS_CONTROL_LOSS) /* the sender has noticed that a third member is lost */
-        ls_watch_loss(c, "%.400s", in->text);
+        ls_watch_loss(c, in->lost <= (uint32_t)ls_watch_members(c) ? (int)in->lost : 0, "%.400s",
+                      in->text);
     else if (in->kind == LS_CONTROL_ALIVE)
         ls_watch_receive(c, m);
 }
@@ -259,7 +263,7 @@ void ls_watch_check(ls_cluster *c)
             continue;
         p->silent_ns += attended;
         if (p->silent_ns > deadline)
-            ls_watch_loss(c, "host %s has been silent for %.1f s, %s", p->host,
+            ls_watch_loss(c, 1 + m, "host %s has been silent for %.1f s, %s", p->host,
                           (double)p->silent_ns * 1e-9, what);
     }
     c->stuck_ns = all_take_part(c) ? c->stuck_ns + attended : 0;

@@ -266,8 +266,10 @@ static void move_all_transfers(ls_tcp_wire *w)
         const int other = line->deaf ? LS_OK : move_transfers(w, line, false, status ? NULL : &why);
         line->broken = status != LS_OK || (other != LS_OK && !line->deaf);
         status = status ? status : other;
-        if (status && !w->broken.status)
+        if (status && !w->broken.status) {
             w->broken = why;
+            w->base.lost = 1 + i / LS_TRANSPORT_CHANNELS;
+        }
     }
 }
 

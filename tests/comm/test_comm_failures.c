@@ -165,7 +165,10 @@ static int merge_guarded(const ls_comm_type *type, int owner, int from)
     guarded.owner = owner;
     guarded.from = from;
     guarded.group = g.group;
-    guarded.meetings = guarded.passed = guarded.faults = guarded.reading = 0;
+    guarded.meetings = 0;
+    guarded.passed = 0;
+    guarded.faults = 0;
+    guarded.reading = 0;
     sigaction(SIGSEGV, &fault, &before);
     gang_run(&g, reduce_guarded);
     sigaction(SIGSEGV, &before, NULL);

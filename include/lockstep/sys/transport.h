@@ -37,7 +37,7 @@
 extern "C" {
 #endif
 
-#define LS_TRANSPORT_ABI 7 /* version of this header, which a transport must match */
+#define LS_TRANSPORT_ABI 8 /* version of this header, which a transport must match */
 /* symbol of liblockstep-NAME.so, an ls_transport_entry_fn */
 #define LS_TRANSPORT_ENTRY "ls_transport_entry"
 #define LS_TRANSPORT_CHANNELS 4            /* number of channels between two members */
@@ -135,6 +135,9 @@ struct ls_wire {
     /* [members] On the wire of the process that was admitted: for each member its host, address and
      * identification, by member number. NULL on the wires of all other processes. */
     const ls_arrival *place;
+    /* After poll or post has returned LS_EIO: 1 + number of the member whose connection broke; 0:
+     * it is not known. */
+    int lost;
 };
 
 /* The table of a transport. All functions must be set, except regroup and arrivals, which may be
