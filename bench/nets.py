@@ -9,10 +9,11 @@ Lockstep trains with the default configuration on two CPUs. A *form* of PyTorch 
 channels last or not, and one process with 2 threads or two processes with 1 thread. Both programs run
 with AVX-512, if the CPU has it, and limited to AVX2. A form that is far slower than the best one in
 its first rounds is dropped. A round measures Lockstep and each form once. Ratios are computed round
-by round, to the form with the best median.
+by round, to the form with the best median; by CPU time, to the form that needs the least of it.
 """
 
 import argparse
+import array
 import json
 import math
 import os
@@ -29,7 +30,7 @@ from run import Peer, say  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
 ROUND_S = 0.4
-STEPS_MOST = 400
+STEPS_MOST = 4000
 DATA_BYTES = 48 << 20
 BEHIND = 0.8  # a form with less than this share of the best form's rate is dropped
 
@@ -41,12 +42,40 @@ SETS = {
               "MKL_ENABLE_INSTRUCTIONS": "AVX2"}),
 }
 
-# name: input, number of classes (0: one yes-or-no target), rows per step, layers. Letters of layers: c convolution
-# (outputs, kernel, stride), d dense, n batch norm, r relu, t tanh, m max pool, a average pool, g global average pool,
-# f flatten. Padding keeps the size.
+# name: input (an image of bytes, or a vector of floats), target, rows per step, model. A target is a number of classes,
+# YES_OR_NO, or SAME: the input. A model is a config in examples/, or words for its layers. Letters: c convolution
+# (outputs, kernel, stride), d dense, n batch norm, l layer norm, r relu, t tanh, e gelu, m max pool, a average pool,
+# g global average pool, f flatten, u upsample, p add, k concat. @name: the name of a layer; <name: the layer that it
+# reads; :name: the second input. Padding keeps the size.
+YES_OR_NO, SAME = "yes or no", "the input"
+
+
+def resnet20():
+    """The words of the ResNet with 20 layers for images of 32x32, with 1x1 convolutions as projections."""
+    words, before, last = ["c16,3 n r@x0"], 16, "x0"
+    for i in range(9):
+        width, stride = 16 << i // 3, 2 if i in (3, 6) else 1
+        words.append(f"c{width},3,{stride} n r c{width},3 n@b{i}")
+        words.append(f"p:{last}" if width == before else f"c{width},1,{stride}<{last} n p:b{i}")
+        before, last = width, f"x{i + 1}"
+        words.append(f"r@{last}")
+    return " ".join(words + ["g d10"])
+
+
+def twice(outputs, name=""):
+    """The words of two convolutions of 3x3, each with batch norm and relu."""
+    return f"c{outputs},3 n r c{outputs},3 n r{name}"
+
+
+U_NET = " ".join([twice(16, "@a"), "m2", twice(32, "@b"), "m2", twice(64), "u2 k:b", twice(32), "u2 k:a", twice(16),
+                  "c1,1 f"])
+DENSE_1024 = "f d1024 r d1024 r d10"
+SMALL_CNN = "c16,3 r m2 c32,3 r m2 c64,3 r g d10"
+FOUR_STRIDED = "c32,3,2 r c64,3,2 r c128,3,2 r c256,3,2 r g d10"
+
 NETS = {
-    "wide MLP": ((1, 28, 28), 10, 128, "f d1024 r d1024 r d10"),
-    "wide MLP, 512 rows": ((1, 28, 28), 10, 512, "f d1024 r d1024 r d10"),
+    "wide MLP": ((1, 28, 28), 10, 128, DENSE_1024),
+    "wide MLP, 512 rows": ((1, 28, 28), 10, 512, DENSE_1024),
     "narrow MLP": ((1, 28, 28), 10, 128, "f d64 r d64 r d10"),
     "deep MLP": ((3, 16, 16), 10, 256, "f d256 r d256 r d256 r d256 r d256 r d10"),
     "strided": ((3, 32, 32), 10, 128, "c32,3,2 r c64,3,2 r c128,3,2 r f d10"),
@@ -57,33 +86,66 @@ NETS = {
     "1,000 classes": ((3, 32, 32), 1000, 128, "c32,3 r m2 c64,3 r m2 c128,3 r m2 f d1000"),
     "one channel": ((1, 28, 28), 10, 64, "c6,5 t a2 c16,5 t a2 f d120 t d84 t d10"),
     "64 channels": ((64, 16, 16), 10, 64, "c64,3 r c64,3 r m2 c128,3 r g d10"),
-    "HIGGS": ((28,), 0, 100, "d300 t d300 t d300 t d300 t d300 t d1"),
+    "HIGGS": ((28,), YES_OR_NO, 100, "d300 t d300 t d300 t d300 t d300 t d1"),
+    "ResNet-20": ((3, 32, 32), 10, 128, resnet20()),
+    "U-Net": ((1, 64, 64), SAME, 16, U_NET),
+    "MobileNet": ((1, 28, 28), 10, 128, "mobilenet.json"),
+    "5x5": ((1, 28, 28), 10, 128, "c32,5 r m2 c32,5 r m2 f d10"),
+    "5x5 strided": ((3, 32, 32), 10, 128, "c32,5,2 r c64,5,2 r c128,3,2 r f d10"),
+    "224x224": ((3, 224, 224), 10, 16, FOUR_STRIDED),
+    "224x224, 32 rows": ((3, 224, 224), 10, 32, FOUR_STRIDED),
+    "56x56": ((3, 56, 56), 10, 16, FOUR_STRIDED),
+    "1,000 classes, 64 rows": ((3, 32, 32), 1000, 64, "c32,3 r m2 c64,3 r m2 c128,3 r m2 f d1000"),
+    "dense autoencoder": ((1, 28, 28), SAME, 128, "f d256 r d32 r d256 r d784"),
+    "batch-norm MLP": ((200,), 10, 256, "d256 n r d256 n r d10"),
+    "layer-norm MLP": ((1, 28, 28), 10, 256, "f d256 l e d256 l e d10"),
+    "64 values": ((64,), 10, 128, "d10"),
+    "20 values": ((20,), 3, 32, "d64 r d64 r d3"),
+    "20 values, 1,024 rows": ((20,), 3, 1024, "d64 r d64 r d3"),
+    "small CNN, 1 row": ((3, 32, 32), 10, 1, SMALL_CNN),
+    "small CNN, 7 rows": ((3, 32, 32), 10, 7, SMALL_CNN),
+    "small CNN, 100 rows": ((3, 32, 32), 10, 100, SMALL_CNN),
 }
 BATCHES = {"LeNet": ("fashion_mnist", (16, 32, 64, 128, 256, 1024)), "ResNet-18": ("resnet18", (16, 64, 256))}
 
 
+PLAIN = {"n": "batch_norm", "l": "layer_norm", "r": "relu", "t": "tanh", "e": "gelu", "g": "global_avg_pool",
+         "f": "flatten", "p": "add", "k": "concat"}
+NAMES = {"@": "name", "<": "from", ":": "with"}
+
+
 def layer(word):
     """Converts a layer of the table above to a layer of a configuration."""
+    word, *names = re.split("(?=[@<:])", word)
     n = [int(v) for v in word[1:].split(",") if v]
     if word[0] == "c":
-        return {"type": "conv2d", "out": n[0], "kernel": n[1], "stride": (n + [1])[2],
-                "padding": n[1] // 2}
-    if word[0] == "d":
-        return {"type": "dense", "out": n[0]}
-    if word[0] in "ma":
-        return {"type": "max_pool" if word[0] == "m" else "avg_pool", "kernel": n[0]}
-    return {"type": {"n": "batch_norm", "r": "relu", "t": "tanh", "g": "global_avg_pool", "f": "flatten"}[word[0]]}
+        made = {"type": "conv2d", "out": n[0], "kernel": n[1], "stride": (n + [1])[2], "padding": n[1] // 2}
+    elif word[0] == "d":
+        made = {"type": "dense", "out": n[0]}
+    elif word[0] == "u":
+        made = {"type": "upsample", "scale": n[0]}
+    elif word[0] in "ma":
+        made = {"type": "max_pool" if word[0] == "m" else "avg_pool", "kernel": n[0]}
+    else:
+        made = {"type": PLAIN[word[0]]}
+    return made | {NAMES[name[0]]: name[1:] for name in names}
+
+
+def model_of(words):
+    """The model of a configuration: that of an example, or layers."""
+    if words.endswith(".json"):
+        return json.loads((ROOT / "examples" / words).read_text())["model"]
+    return {"layers": [layer(word) for word in words.split()]}
 
 
 def cases(part):
-    """name, group, configuration, input and classes of each network that is trained."""
+    """name, group, configuration, input and target of each network that is trained."""
     if part == "nets":
-        for name, (shape, classes, batch, words) in NETS.items():
-            yield name, name, {"model": {"layers": [layer(w) for w in words.split()]},
-                               "batch_size": batch}, shape, classes
+        for name, (shape, target, batch, words) in NETS.items():
+            yield name, name, {"model": model_of(words), "batch_size": batch}, shape, target
         return
     for name, (example, sizes) in BATCHES.items():
-        model = json.loads((ROOT / f"examples/{example}.json").read_text())["model"]
+        model = model_of(f"{example}.json")
         for batch in sizes:
             yield f"{name}, {batch}", name, {"model": model, "batch_size": batch}, (1, 28, 28), 10
 
@@ -95,24 +157,39 @@ def write_array(path, kind, shape, data):
     path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + data)
 
 
-def prepare(folder, name, config, shape, classes):
-    """Writes the data and the configuration. Returns the path of the configuration and the number of steps of the data."""
-    size = math.prod(shape)
-    rows = min(DATA_BYTES // size, STEPS_MOST * config["batch_size"])
-    labels = [i % (classes or 2) for i in range(rows)]
+def floats(count):
+    """Normally distributed values, which repeat after 2^18."""
     draw = random.Random(0)
-    draw.shuffle(labels)
-    config |= {"name": "net", "optimizer": {"name": "sgd", "lr": 1e-3}, "init": {"name": "kaiming"},
-               "data": {"name": "npy", "x": str(folder / "x.npy"), "y": str(folder / "y.npy")}}
-    if classes:
-        write_array(folder / "x.npy", "|u1", (rows, *shape), random.Random(0).randbytes(rows * size))
-        write_array(folder / "y.npy", "<i4", (rows,), struct.pack(f"<{rows}i", *labels))
-    else:  # rows of floats, and a yes-or-no target
-        cells = [draw.gauss(0, 1) for _ in range(rows * size)]
-        write_array(folder / "x.npy", "<f4", (rows, *shape), struct.pack(f"<{len(cells)}f", *cells))
+    few = array.array("f", (draw.gauss(0, 1) for _ in range(min(count, 1 << 18))))
+    return (few * math.ceil(count / len(few)))[:count]
+
+
+def write_target(folder, config, rows, target):
+    """Writes the targets of the rows, and the keys of the configuration that depend on them."""
+    data = config["data"]
+    if target == SAME:
+        data |= {"y": data["x"], "standardize_target": False}
+        config["loss"] = "mse"
+        return
+    labels = [i % (2 if target == YES_OR_NO else target) for i in range(rows)]
+    random.Random(0).shuffle(labels)
+    if target == YES_OR_NO:
         write_array(folder / "y.npy", "<f4", (rows, 1), struct.pack(f"<{rows}f", *labels))
         config["loss"] = "bce"
-        config["data"]["labels"] = "values"
+        data["labels"] = "values"
+    else:
+        write_array(folder / "y.npy", "<i4", (rows,), struct.pack(f"<{rows}i", *labels))
+
+
+def prepare(folder, name, config, shape, target):
+    """Writes the data and the configuration. Returns the path of the configuration and the number of steps of the data."""
+    size, values = math.prod(shape), len(shape) == 1
+    rows = min(DATA_BYTES // (4 * size if values else size), STEPS_MOST * config["batch_size"])
+    config |= {"name": "net", "optimizer": {"name": "sgd", "lr": 1e-3}, "init": {"name": "kaiming"},
+               "data": {"name": "npy", "x": str(folder / "x.npy"), "y": str(folder / "y.npy")}}
+    cells = floats(rows * size).tobytes() if values else random.Random(0).randbytes(rows * size)
+    write_array(folder / "x.npy", "<f4" if values else "|u1", (rows, *shape), cells)
+    write_target(folder, config, rows, target)
     path = folder / f"{re.sub('[^a-zA-Z0-9]+', '-', name)}.json"
     path.write_text(json.dumps(config))
     return path, rows // config["batch_size"]
@@ -124,7 +201,7 @@ class Form:
     def __init__(self, peer, path, form, layout):
         self.peer, self.words = peer, f"{form} {layout}"
         self.name = f"{form}, {layout.replace('_', ' ')}, {peer.name}"
-        self.path, self.steps, self.rates, self.cpu_s = path, 0, [], 0
+        self.path, self.steps, self.rates, self.cpu_s = path, 0, [], []
 
     def ask(self, steps):
         self.peer.round(f"{self.path} {steps} {self.words}")
@@ -145,10 +222,11 @@ class Form:
     def round(self):
         before = self.peer.cpu_seconds()
         self.rates.append(self.ask(self.steps))
-        self.cpu_s += self.peer.cpu_seconds() - before
+        self.cpu_s.append(self.peer.cpu_seconds() - before)
 
-    def images_per_cpu_s(self, batch):
-        return self.steps * batch * len(self.rates) / max(self.cpu_s, 0.01)
+    def by_cpu(self):
+        """The steps per second of CPU time in each round."""
+        return [self.steps / max(seconds, 0.01) for seconds in self.cpu_s]
 
 
 class Lockstep(Form):
@@ -158,7 +236,7 @@ class Lockstep(Form):
         set_env = [f"{key}={value}" for key, value in env.items()]
         self.make = lambda steps: Peer("lockstep", ["env", *set_env, program, str(path), "--steps",
                                                     str(steps)])
-        self.rates, self.cpu_s = [], 0
+        self.rates, self.cpu_s = [], []
         self.start(min(4, steps_most))
         rate = self.ask(0)
         self.peer.stop()
@@ -175,9 +253,9 @@ class Lockstep(Form):
 
 
 def torch_forms(torches, path, config):
-    """Chooses the forms of PyTorch that are measured. Two processes are tried with the better layout only, and
-    compiled only if they are about as fast as one process when not compiled."""
-    images = any(l["type"] == "conv2d" for l in config["model"]["layers"])
+    """Chooses the forms of PyTorch that are measured. Two processes are tried with the better layout
+    only, for an even number of rows, and compiled only if they are about as fast as one process when not compiled."""
+    images = "conv2d" in json.dumps(config["model"])
     layouts = ["channels_last", "contiguous"] if images else ["contiguous"]
     rates = {}
 
@@ -191,7 +269,7 @@ def torch_forms(torches, path, config):
     for layout in layouts:
         try_out(torches[0], "compiled", layout)
     better = max(rates, key=rates.get).words.split()[1]
-    if try_out(torches[1], "eager", better) >= BEHIND * eager:
+    if config["batch_size"] % 2 == 0 and try_out(torches[1], "eager", better) >= BEHIND * eager:
         try_out(torches[1], "compiled", better)
     best = max(rates.values())
     if best == 0:
@@ -205,10 +283,10 @@ def spread(mine, best):
 
 
 def measure(args, folder, case, instruction_set, torches):
-    name, group, config, shape, classes = case
+    name, group, config, shape, target = case
     say(f"{instruction_set}: {name}")
     batch = config["batch_size"]
-    path, steps_most = prepare(folder, name, config, shape, classes)
+    path, steps_most = prepare(folder, name, config, shape, target)
     forms = torch_forms(torches, path, config)
     ours = Lockstep(args.rounds_program, SETS[instruction_set][0], path, batch, steps_most)
     try:
@@ -218,9 +296,10 @@ def measure(args, folder, case, instruction_set, torches):
     finally:
         ours.peer.stop()
     best = max(forms, key=lambda f: statistics.median(f.rates))
+    thrifty = max(forms, key=lambda f: statistics.median(f.by_cpu()))
     out = {"name": name, "group": group, "batch": batch, "set": instruction_set, "form": best.name,
            "ours": ours.rates, "torch": best.rates, "ratio": spread(ours.rates, best.rates),
-           "by_cpu": ours.images_per_cpu_s(batch) / best.images_per_cpu_s(batch)}
+           "by_cpu": spread(ours.by_cpu(), thrifty.by_cpu())["median"]}
     say(f"  {out['ratio']['median']:.2f} times {best.name}, by CPU time {out['by_cpu']:.2f}")
     return out
 

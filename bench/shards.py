@@ -59,16 +59,18 @@ class Run:
 def network_cases(batches):
     lenet = json.loads((nets.ROOT / "examples/fashion_mnist.json").read_text())["model"]
     found = [("LeNet", {"model": lenet}, (1, 28, 28), 10)]
-    found += [(name, config, shape, classes) for name, _, config, shape, classes in nets.cases("nets")]
-    for name, config, shape, classes in found:
+    for name, _, config, shape, target in nets.cases("nets"):
+        if all(config["model"] != other["model"] for _, other, *_ in found):  # the same network with other rows
+            found.append((name, config, shape, target))
+    for name, config, shape, target in found:
         for batch in batches:
-            yield name, config | {"batch_size": batch}, shape, classes
+            yield name, config | {"batch_size": batch}, shape, target
 
 
 def measure(args, folder, case):
-    name, config, shape, classes = case
+    name, config, shape, target = case
     batch = config["batch_size"]
-    path, most = nets.prepare(folder, f"{name} {batch}", config, shape, classes)
+    path, most = nets.prepare(folder, f"{name} {batch}", config, shape, target)
     probe = Run(args.rounds_program, path, 0, min(4, most))
     probe.round()
     probe.round()

@@ -25,7 +25,8 @@
  * which defines another test, sync_ring_long: the same cases with more rounds.
  *
  * The first label is the tier, which is also the budget (tests/README.md): `unit`, `integration` or
- * `nightly`. Further labels are `budget:<seconds>`, `serial`, `no-asan`, `no-tsan` and `long-tsan`. */
+ * `nightly`. Further labels are `budget:<seconds>`, `serial`, `no-asan`, `no-tsan` and `long-tsan`.
+ */
 #ifndef LS_TESTS_RUNNER_H
 #define LS_TESTS_RUNNER_H
 

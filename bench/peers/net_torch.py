@@ -6,9 +6,8 @@ Each line on standard input is a round of one network in one form,
 
     CONFIG STEPS eager|compiled channels_last|contiguous
 
-where CONFIG is a configuration of Lockstep in which each layer reads the one before it, or the
-configuration of ResNet-18. A form is created when it is first requested, and kept until another
-CONFIG is requested.
+where CONFIG is a configuration of Lockstep. A form is created when it is first requested, and kept
+until another CONFIG is requested.
 """
 
 import gc
@@ -26,37 +25,89 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from resnet_torch import resnet18
-
 
 def pair(value):
     return tuple(value) if isinstance(value, list) else (value, value)
 
 
 def module(layer, shape):
-    """The module of a layer whose input is an example of `shape`."""
+    """The module of a layer whose input has this shape, the rows included."""
     kind, window = layer["type"], {}
     if "kernel" in layer:
         window = {"kernel_size": pair(layer["kernel"]), "padding": pair(layer.get("padding", 0))}
         window["stride"] = pair(layer.get("stride", 1 if kind == "conv2d" else layer["kernel"]))
-    make = {"conv2d": lambda: nn.Conv2d(shape[1], layer["out"], bias=layer.get("bias", True), **window),
+    norm = nn.BatchNorm2d if len(shape) == 4 else nn.BatchNorm1d
+    make = {"conv2d": lambda: nn.Conv2d(shape[1], layer["out"], bias=layer.get("bias", True),
+                                        groups=layer.get("groups", 1), **window),
             "dense": lambda: nn.Linear(shape[1], layer["out"]),
             "max_pool": lambda: nn.MaxPool2d(**window), "avg_pool": lambda: nn.AvgPool2d(**window),
             "global_avg_pool": lambda: nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten()),
-            "batch_norm": lambda: nn.BatchNorm2d(shape[1]), "flatten": nn.Flatten,
-            "relu": lambda: nn.ReLU(inplace=True), "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
+            "batch_norm": lambda: norm(shape[1]), "layer_norm": lambda: nn.LayerNorm(shape[1:]),
+            "upsample": lambda: nn.Upsample(scale_factor=layer["scale"]), "flatten": nn.Flatten,
+            "relu": lambda: nn.ReLU(inplace=True), "tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "gelu": nn.GELU,
+            "add": Add, "concat": Concat}
     return make[kind]()
 
 
-def network(config, x):
-    """The network of a configuration whose layers follow one another."""
-    if config["model"].get("blocks"):
-        return resnet18()
-    layers = []
-    for layer in config["model"]["layers"]:
-        layers.append(module(layer, x.shape))
-        x = layers[-1](x)
-    return nn.Sequential(*layers)
+class Add(nn.Module):
+    def forward(self, first, second):
+        return first + second
+
+
+class Concat(nn.Module):
+    def forward(self, first, second):
+        return torch.cat([first, second], 1)
+
+
+def substituted(layer, values):
+    """The layer of a block with the values of the block's parameters."""
+    return {key: values[value[1:]] if isinstance(value, str) and value.startswith("$") else value
+            for key, value in layer.items()}
+
+
+def in_order(model):
+    """The layers of a model without blocks. Yields each layer with the numbers of the tensors that it reads; tensor 0
+    is the input of the network, and tensor k the output of the k-th layer."""
+    count = 0
+
+    def unfold(layers, values, first):
+        nonlocal count
+        names, last = {"input": first}, first
+        for layer in (substituted(layer, values) for layer in layers):
+            if "block" in layer:
+                for _ in range(layer.get("repeat", 1)):
+                    last = yield from unfold(model["blocks"][layer["block"]], layer, last)
+            else:
+                count += 1
+                yield layer, [names[layer["from"]] if "from" in layer else last,
+                              *([names[layer["with"]]] if "with" in layer else [])]
+                last = count
+            names[layer.get("name")] = last
+        return last
+
+    yield from unfold(model["layers"], {}, 0)
+
+
+class Network(nn.Module):
+    """The network of a configuration. `x` is an example of its input."""
+
+    def __init__(self, config, x):
+        super().__init__()
+        self.layers, self.reads, tensors = nn.ModuleList(), [], [x]
+        for layer, reads in in_order(config["model"]):
+            self.layers.append(module(layer, tensors[reads[0]].shape))
+            self.reads.append(reads)
+            with torch.no_grad():
+                tensors.append(self.layers[-1](*(tensors[i].clone() for i in reads)))
+
+    def forward(self, x):
+        tensors = [x]
+        for layer, reads in zip(self.layers, self.reads):
+            tensors.append(layer(*(tensors[i] for i in reads)))
+        return tensors[-1]
+
+
+LOSSES = {"bce": F.binary_cross_entropy_with_logits, "mse": F.mse_loss}
 
 
 class Forms:
@@ -70,22 +121,21 @@ class Forms:
         """This process's part of the first dozen minibatches, which are used again and again."""
         batch, rows = config["batch_size"], config["batch_size"] // self.processes
         x, y = (np.load(config["data"][name], mmap_mode="r")[:12 * batch] for name in "xy")
-        x = x.astype(np.float32) / 255 if x.dtype == np.uint8 else np.array(x)
-        y = np.array(y) if y.dtype == np.float32 else y.astype(np.int64)
+        x, y = (a.astype(np.float32) / 255 if a.dtype == np.uint8 else np.array(a) for a in (x, y))
+        y = y.astype(np.int64) if y.dtype == np.int32 else y.reshape(len(y), -1)
         x, y = (torch.from_numpy(a).split(rows)[self.rank::self.processes] for a in (x, y))
-        return [(a.contiguous(memory_format=layout), b) for a, b in zip(x, y)]
+        return [(a.contiguous(memory_format=layout) if a.dim() == 4 else a, b) for a, b in zip(x, y)]
 
     def make(self, config, form, layout):
         torch.manual_seed(0)
         layout = getattr(torch, {"contiguous": "contiguous_format"}.get(layout, layout))
         batches = self.batches(config, layout)
-        model = torch_rounds.initialised(network(config, batches[0][0]),
+        model = torch_rounds.initialised(Network(config, batches[0][0]),
                                          SimpleNamespace(memory_format=layout))
         if self.processes > 1:
             model = torch_rounds.distributed(model, self.rank, self.processes, self.meeting)
-        bits = config.get("loss") == "bce"
         args = SimpleNamespace(compile="default" if form == "compiled" else None, foreach=True, lr=1e-3,
-                               loss=F.binary_cross_entropy_with_logits if bits else F.cross_entropy)
+                               loss=LOSSES.get(config.get("loss"), F.cross_entropy))
         step = torch_rounds.trainer(model, args, batches[0])
         for x, y in batches[:3]:
             step(x, y)

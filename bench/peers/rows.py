@@ -3,12 +3,13 @@
 """Compares predictions of few rows with ONNX Runtime: one thread each, in turns, the same weights.
 
     bench/peers/rows.py [--build build/release] [--trainer ./trainer] [--rounds 7]
-                        [--rows 1 2 4 8 16] [--python] [NET...]
+                        [--rows 1 2 4 8 16] [--avx2] [--python] [NET...]
 
 Each network is created by a short run on synthetic data and exported as ONNX. Figures are
 microseconds of CPU time of the predicting thread, medians of the rounds. x is ONNX Runtime's time
-divided by Lockstep's: the median of the ratios of all rounds. --python also measures predictions
-with the Python package and compares them with those from C; it needs the target lockstep_shared, and
+divided by Lockstep's: the median of the ratios of all rounds. --avx2 also measures Lockstep limited
+to AVX2; its rate is compared with that of the other form. --python also measures predictions with
+the Python package and compares them with those from C; it needs the target lockstep_shared, and
 LD_LIBRARY_PATH=BUILD/src.
 """
 import argparse
@@ -29,6 +30,7 @@ DENSE = [{"type": "flatten"}, {"type": "dense", "out": 1024}, {"type": "relu"}, 
          {"type": "relu"}, {"type": "dense", "out": 10}]
 TABLE = [{"type": "dense", "out": 64}, {"type": "relu"}, {"type": "dense", "out": 64}, {"type": "relu"},
          {"type": "dense", "out": 1}]
+AVX2 = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F"}
 NETS = ("lenet", "mlp", "table", "resnet18", "mobilenet")
 
 
@@ -91,8 +93,9 @@ class Python:
 
 
 class Lockstep:
-    def __init__(self, program, path):
-        self.peer = subprocess.Popen([program, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, program, path, limits=None):
+        self.peer = subprocess.Popen([program, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                     env=os.environ | (limits or {}))
 
     def median_us(self, rows):
         self.peer.stdin.write(f"{rows}\n")
@@ -107,19 +110,30 @@ class Lockstep:
 def compare(net, args):
     with tempfile.TemporaryDirectory() as folder:
         weights, onnx = make(net, pathlib.Path(folder), args.trainer)
-        ours, theirs = Lockstep(args.build / "bench/bench_rows", weights), Onnx(onnx)
-        peers = [ours, theirs] + ([Python(weights)] if args.python else [])
+        program = args.build / "bench/bench_rows"
+        peers = [Lockstep(program, weights), Onnx(onnx)]
+        peers += [Lockstep(program, weights, AVX2)] if args.avx2 else []
+        peers += [Python(weights)] if args.python else []
         for rows in args.rows:
             for peer in peers:
                 peer.median_us(rows)  # warms up
             rounds = [[peer.median_us(rows) for peer in peers] for _ in range(args.rounds)]
-            ratios = [figures[1] / figures[0] for figures in rounds]
-            medians = [statistics.median(column) for column in zip(*rounds)]
-            more = "".join(f" {statistics.median(f[2] for f in rounds):.1f} | "
-                           f"{statistics.median(f[2] / f[0] for f in rounds):.2f} |" for _ in peers[2:])
-            print(f"| {net} | {rows} | {medians[0]:.1f} | {medians[1]:.1f} | {statistics.median(ratios):.2f} "
-                  f"({min(ratios):.2f} to {max(ratios):.2f}) |{more}", flush=True)
-        ours.close()
+            print(f"| {net} | {rows} | {line_of(rounds, args)}", flush=True)
+        for peer in peers:
+            if isinstance(peer, Lockstep):
+                peer.close()
+
+
+def line_of(rounds, args):
+    """The cells of a line: medians, and the medians of the ratios of all rounds."""
+    ours, theirs, *more = (list(column) for column in zip(*rounds))
+    ratios = [b / a for a, b in zip(ours, theirs)]
+    cells = [f"{statistics.median(ours):.1f}", f"{statistics.median(theirs):.1f}",
+             f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"]
+    for column, faster in zip(more, [True] * args.avx2 + [False]):
+        ratio = statistics.median(a / b if faster else b / a for a, b in zip(ours, column))
+        cells += [f"{statistics.median(column):.1f}", f"{ratio:.2f}"]
+    return " | ".join(cells) + " |"
 
 
 def main():
@@ -128,14 +142,16 @@ def main():
     parser.add_argument("--trainer", type=lambda name: pathlib.Path(name).absolute(), default=ROOT / "trainer")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 2, 4, 8, 16])
+    parser.add_argument("--avx2", action="store_true", help="Lockstep limited to AVX2 as well")
     parser.add_argument("--python", action="store_true", help="through the Python package as well")
     parser.add_argument("net", nargs="*", metavar="NET", default=NETS, help=", ".join(NETS))
     args = parser.parse_args()
     if not set(args.net) <= set(NETS):
         parser.error(f"expected some of {', '.join(NETS)}")
     print(f"ONNX Runtime {onnxruntime.__version__}, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
-    print("| net | rows | Lockstep, us | ONNX Runtime, us | x |" + " Python, us | x C's |" * args.python)
-    print("|---|---:|---:|---:|---:|" + "---:|---:|" * args.python)
+    more = " AVX2, us | rate, of the first |" * args.avx2 + " Python, us | x C's |" * args.python
+    print(f"| net | rows | Lockstep, us | ONNX Runtime, us | x |{more}")
+    print("|---|---:|---:|---:|---:|" + "---:|---:|" * (args.avx2 + args.python))
     for net in args.net:
         compare(net, args)
 

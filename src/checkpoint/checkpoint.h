@@ -186,8 +186,8 @@ uint32_t ls_data_crc32(ls_dataset *const *data);
 /* Writes the name of the checkpoint after `steps` steps. */
 void ls_checkpoint_name(char out[LS_CHECKPOINT_NAME], uint64_t steps);
 
-/* Returns whether the last component of `path` is a name that ls_checkpoint_name writes; *steps then
- * receives its steps. */
+/* Returns whether the last component of `path` is a name that ls_checkpoint_name writes; *steps
+ * then receives its steps. */
 bool ls_checkpoint_is_named(const char *path, uint64_t *steps);
 
 /* Returns whether the directory has any checkpoint, complete, damaged or set aside. */

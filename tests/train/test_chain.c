@@ -445,9 +445,9 @@ static void an_honest_run_is_verified_on_other_devices(void **state)
     const char *run = kept_run + strlen("run_dir=");
     (void)state;
     ls_verdict v = verify(run, 1);
-    assert_string_equal(v.text,
-                        "verified: the whole training was replayed and ends with the same weights, after "
-                        "230 steps (23 epochs)");
+    assert_string_equal(
+        v.text, "verified: the whole training was replayed and ends with the same weights, after "
+                "230 steps (23 epochs)");
     assert_true(v.holds && v.replayed == 3 && v.segment == -1);
     v = verify(run, 0);
     assert_string_equal(v.text, "not refuted: 2 of 3 segments were replayed, and nothing differs");
