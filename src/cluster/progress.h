@@ -65,7 +65,8 @@ typedef struct ls_control {
     /* number of sums, gathers and orders ADMIT that the sender has begun. A sum for which the
      * sender has not delivered all of its own data does not count yet */
     uint64_t begun;
-    uint32_t lost; /* LOSS: 1 + number of the member that the sender has lost; 0: not known */
+    uint32_t lost; /* LEAVE, LOSS: 1 + number of the member that the sender has lost; 0: none, or
+                    * not known */
     char text[LS_ERROR_TEXT]; /* LEAVE, LOSS, END: the sender's error */
 } ls_control;
 

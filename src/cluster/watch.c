@@ -113,7 +113,7 @@ static void fill(ls_control *out, const ls_cluster *c, ls_control_kind kind, con
     out->magic = LS_CLUSTER_MAGIC;
     out->kind = kind;
     out->begun = ls_watch_owes_parts(c) ? c->begun - 1 : c->begun;
-    out->lost = kind == LS_CONTROL_LOSS ? (uint32_t)c->fault_lost : 0;
+    out->lost = (uint32_t)c->fault_lost;
     snprintf(out->text, sizeof out->text, "%s", text);
 }
 
@@ -176,6 +176,20 @@ static void describe_moment(char *out, size_t size, const ls_cluster *c)
                  c->kind == LS_ORDER_CLOSE ? "at the end" : "in a gather", number);
 }
 
+/* Returns 1 + the number of the member whose loss a message reports; 0: none. */
+static int lost_by(const ls_cluster *c, const ls_control *in)
+{
+    return in->lost <= (uint32_t)ls_watch_members(c) ? (int)in->lost : 0;
+}
+
+/* Returns 1 + the number of the member that was lost first, when member `m` leaves the run: the
+ * member whose loss made m leave, or m itself. */
+static int lost_first(const ls_cluster *c, int m)
+{
+    const int lost = lost_by(c, &c->peer[m].in);
+    return lost == 0 || lost == 1 + c->wire->member ? 1 + m : lost;
+}
+
 void ls_watch_on_control(ls_cluster *c, int m)
 {
     ls_peer *p = &c->peer[m];
@@ -192,10 +206,9 @@ void ls_watch_on_control(ls_cluster *c, int m)
     if (in->kind == LS_CONTROL_END)
         ls_watch_fault(c, LS_EDIVERGED, "host %s has ended the run: %.400s", p->host, in->text);
     else if (in->kind == LS_CONTROL_LEAVE)
-        ls_watch_loss(c, 1 + m, "host %s has left the run: %.400s", p->host, in->text);
+        ls_watch_loss(c, lost_first(c, m), "host %s has left the run: %.400s", p->host, in->text);
     else if (in->kind == LS_CONTROL_LOSS) /* the sender has noticed that a third member is lost */
-        ls_watch_loss(c, in->lost <= (uint32_t)ls_watch_members(c) ? (int)in->lost : 0, "%.400s",
-                      in->text);
+        ls_watch_loss(c, lost_by(c, in), "%.400s", in->text);
     else if (in->kind == LS_CONTROL_ALIVE)
         ls_watch_receive(c, m);
 }

@@ -44,6 +44,7 @@ typedef struct process {
     atomic_int asks;
     ls_cluster *cluster;
     int status; /* result of the body */
+    int lost;   /* number of the lost member, as ls_cluster_lost_member */
     int closed;
     float *kept; /* memory of a node that the test still uses */
     ls_error err;
@@ -53,6 +54,8 @@ typedef struct process {
 typedef struct test {
     int members;
     wire_world *world;
+    const ls_transport *type;
+    bool regroups;
     uint64_t deadline_ns, open_ns;
     bool leaves; /* the test makes progress threads hang, which are then abandoned */
     int (*body)(process *p);
@@ -77,10 +80,11 @@ static int open_and_leave(ls_cluster **out, const ls_cluster_options *options, l
 static void *run_process(void *arg)
 {
     process *p = arg;
-    const ls_cluster_options o = {.type = &wire_double,
+    const ls_cluster_options o = {.type = p->test->type,
                                   .place = &p->place,
                                   .deadline_ns = p->test->deadline_ns,
                                   .open_ns = p->test->open_ns,
+                                  .regroups = p->test->regroups,
                                   .asks = &p->asks};
     p->status = p->test->leaves ? open_and_leave(&p->cluster, &o, &p->err)
                                 : ls_cluster_open(&p->cluster, &o, &p->err);
@@ -96,6 +100,7 @@ static void prepare(test *t, int members)
     memset(t, 0, sizeof *t);
     t->members = members;
     t->world = wire_world_create(members);
+    t->type = &wire_double;
     t->deadline_ns = 20 * SECOND;
     t->open_ns = 20 * SECOND;
 }
@@ -487,6 +492,65 @@ static void a_member_killed_at_any_point_is_missed_within_the_deadline(void **st
         check_kill(&t[k], k % 3, start_ns);
         wire_world_destroy(t[k].world);
     }
+}
+
+/* The double with a function `regroup`, as a transport has whose members go on after a loss. */
+static ls_transport regrouping;
+
+static int open_regrouping(ls_wire **out, const ls_wire_options *options, ls_error *err)
+{
+    int status = wire_double.open(out, options, err);
+    if (status == LS_OK)
+        (*out)->type = &regrouping;
+    return status;
+}
+
+static int refuse_to_regroup(ls_wire **out, ls_wire *old, const ls_regroup *how, ls_error *err)
+{
+    (void)out;
+    (void)old;
+    (void)how;
+    return ls_fail(err, LS_ESTALLED, "no vote in this test");
+}
+
+static int sum_until_one_is_lost(process *p)
+{
+    if (p->test->regroups)
+        ls_cluster_regroups(p->cluster);
+    const int status = sum_for_ever(p);
+    p->lost = ls_cluster_lost_member(p->cluster);
+    return status;
+}
+
+/* One of three members loses the connection to member 2, and tells the third member, which has
+ * noticed nothing, before it tells member 2. All must find out who is lost: also the third member,
+ * whether the run can go on (LS_CONTROL_LOSS) or not (LS_CONTROL_LEAVE). Member 2 learns that
+ * one of the others has left, or that it is lost itself (-1). */
+static void a_third_member_learns_who_is_lost(void **state)
+{
+    (void)state;
+    regrouping = wire_double;
+    regrouping.open = open_regrouping;
+    regrouping.regroup = refuse_to_regroup;
+    for (int regroups = 0; regroups < 2; regroups++)
+        for (int first = 0; first < 2; first++) {
+            test t;
+            prepare(&t, 3);
+            t.regroups = regroups;
+            t.type = regroups ? &regrouping : &wire_double;
+            wire_world_sever_at(t.world, first, 2, 60);
+            run(&t, sum_until_one_is_lost);
+            for (int m = 0; m < 3; m++) {
+                const int lost = t.process[m].lost;
+                assert_int_equal(t.process[m].status, LS_ESTALLED);
+                if (m < 2 ? lost != 2 : regroups ? lost != -1 : lost != 0 && lost != 1)
+                    fail_msg("%d, %d: member %d says that %d is lost: %s", regroups, first, m, lost,
+                             t.process[m].err.text);
+            }
+            const char *leaves = strstr(t.process[1 - first].err.text, "has left the run: ");
+            assert_true(regroups || (leaves && strstr(leaves, "the connection broke")));
+            wire_world_destroy(t.world);
+        }
 }
 
 static int sum_some_then_rest(process *p)
@@ -942,6 +1006,7 @@ LS_TESTS(cluster_orders, "integration")
         cmocka_unit_test(a_member_without_a_shard_is_refused),
         cmocka_unit_test(one_who_asks_to_stop_is_heard_by_all_in_the_same_sum),
         cmocka_unit_test(a_member_killed_at_any_point_is_missed_within_the_deadline),
+        cmocka_unit_test(a_third_member_learns_who_is_lost),
         cmocka_unit_test(a_member_that_computes_for_long_is_waited_for),
         cmocka_unit_test(a_cut_that_is_mended_within_the_deadline_does_no_harm),
         cmocka_unit_test(sums_that_are_in_use_outlive_the_close),

@@ -46,6 +46,7 @@ struct wire_world {
     bool held[WIRE_MOST][LS_TRANSPORT_CHANNELS];
     uint64_t sent[WIRE_MOST][LS_TRANSPORT_CHANNELS];
     uint64_t posts[WIRE_MOST], kill_at[WIRE_MOST], break_at[WIRE_MOST];
+    uint64_t sever_at[WIRE_MOST][WIRE_MOST]; /* [member][peer] */
     size_t under_way[WIRE_MOST], most_under_way[WIRE_MOST];
     uint64_t delay_ns, random, bytes_per_s;
     /* The clock of the progress threads (wire_world_own_clock); 0: they use the machine's clock. */
@@ -92,8 +93,11 @@ wire_world *wire_world_create(int members)
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&w->change, &clock);
     w->members = w->expected = members;
-    for (int m = 0; m < WIRE_MOST; m++)
+    for (int m = 0; m < WIRE_MOST; m++) {
         w->kill_at[m] = w->break_at[m] = UINT64_MAX;
+        for (int peer = 0; peer < WIRE_MOST; peer++)
+            w->sever_at[m][peer] = UINT64_MAX;
+    }
     for (int i = 0; i < WIRE_MOST * WIRE_MOST * LS_TRANSPORT_CHANNELS; i++) {
         lane *l = &w->lane[0][0][0] + i;
         l->last = &l->first;
@@ -141,6 +145,11 @@ void wire_world_cut(wire_world *w, int member, int cut)
 void wire_world_kill_at(wire_world *w, int member, uint64_t posts)
 {
     CHANGE(w, w->kill_at[member] = posts);
+}
+
+void wire_world_sever_at(wire_world *w, int member, int peer, uint64_t posts)
+{
+    CHANGE(w, w->sever_at[member][peer] = posts);
 }
 
 void wire_world_break_at(wire_world *w, int member, uint64_t posts)
@@ -271,7 +280,9 @@ static int post_double(ls_wire *base, ls_transfer *t, ls_error *err)
     wire_world *w = mine->world;
     pthread_mutex_lock(&w->lock);
     const uint64_t number = w->posts[base->member]++;
+    const bool severed = number >= w->sever_at[base->member][t->peer];
     const bool broken = number >= w->break_at[base->member];
+    base->lost = severed ? 1 + t->peer : 0;
     w->cut[base->member] |= broken || number >= w->kill_at[base->member];
     if (t->incoming)
         append(&w->lane[t->peer][base->member][t->channel].last_receive, t, 0);
@@ -279,7 +290,7 @@ static int post_double(ls_wire *base, ls_transfer *t, ls_error *err)
         send(mine, t);
     pthread_cond_broadcast(&w->change);
     pthread_mutex_unlock(&w->lock);
-    return broken ? ls_fail(err, LS_EIO, "the connection broke") : LS_OK;
+    return broken || severed ? ls_fail(err, LS_EIO, "the connection broke") : LS_OK;
 }
 
 /* Receives the next message of a lane (from one member to another on one channel), if the message

@@ -38,6 +38,9 @@ void wire_world_cut(wire_world *world, int member, int cut);
 void wire_world_kill_at(wire_world *world, int member, uint64_t posts);
 /* From its post number `posts` on, the member's transport reports a broken connection. */
 void wire_world_break_at(wire_world *world, int member, uint64_t posts);
+/* From its post number `posts` on, the member's transport reports that the connection to the member
+ * `peer` is broken, at each post to this peer. */
+void wire_world_sever_at(wire_world *world, int member, int peer, uint64_t posts);
 /* From now on messages that the member sends on this channel do not arrive. All other messages
  * arrive. */
 void wire_world_hold(wire_world *world, int member, int channel);
