@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
+#include "base/utf8.h"
 #include "json/doc.h"
 
 #include <stdarg.h>
@@ -96,6 +97,15 @@ void ls_json_destroy(ls_json *doc)
 const cJSON *ls_json_root(const ls_json *doc)
 {
     return doc->root;
+}
+
+void ls_json_copy_text(char *out, size_t size, const cJSON *object, const char *key)
+{
+    const cJSON *node = cJSON_GetObjectItemCaseSensitive(object, key);
+    if (!cJSON_IsString(node))
+        return;
+    snprintf(out, size, "%s", node->valuestring);
+    ls_utf8_tidy(out); /* snprintf may have cut a long text within a character */
 }
 
 const char *ls_json_name(const ls_json *doc)

@@ -63,6 +63,10 @@ const cJSON *ls_json_root(const ls_json *doc);
 /* Returns the document's name in messages. */
 const char *ls_json_name(const ls_json *doc);
 
+/* Copies the text of a member of `object` to `out`, as one line of valid UTF-8, truncated to `size`
+ * bytes with the zero. Leaves `out` unchanged if the object has no such text. */
+void ls_json_copy_text(char *out, size_t size, const cJSON *object, const char *key);
+
 /* Computes the position of a node in the text: line and column, both from 1, columns counted in
  * characters. With `of_value` it is that of the value, else that of the member's key if the node
  * has one. Returns LS_EINVAL and writes nothing if the node was not read from this document's

@@ -85,17 +85,7 @@ ls_metric ls_run_metric_of(ls_metric metric, const cJSON *eval)
     return metric;
 }
 
-/* Copies the text of a key to `out`; leaves `out` unchanged if the object has no such text. */
-static void copy(char *out, size_t size, const cJSON *object, const char *key)
-{
-    const cJSON *node = member(object, key);
-    if (!cJSON_IsString(node))
-        return;
-    snprintf(out, size, "%s", node->valuestring);
-    ls_utf8_tidy(out); /* snprintf may have cut a long text within a character */
-}
-
-#define COPY(out, object, key) copy(out, sizeof(out), object, key)
+#define COPY(out, object, key) ls_json_copy_text(out, sizeof(out), object, key)
 
 /* Returns whether a process holds the lock of the directory. The function tries to take a shared
  * lock, and releases it, because the system offers no other test. */

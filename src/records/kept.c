@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
-#include "base/utf8.h"
 #include "json/json.h"
 
 #include <errno.h>
@@ -106,13 +105,6 @@ int ls_kept_check(const char *path, const ls_sink_mark *keep, const ls_host *hos
 
 enum { LINE_MOST = 1 << 16 /* largest length of a line that is read for the end of a run */ };
 
-static void copy_text(char *out, size_t size, const cJSON *object, const char *key)
-{
-    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
-    snprintf(out, size, "%s", text ? text : "");
-    ls_utf8_tidy(out);
-}
-
 /* Reads the end from a line, if the line is a record of the type and has an end. */
 static void take_end(ls_former_end *out, const char *line, size_t length, ls_record_type type,
                      const ls_host *host)
@@ -124,9 +116,9 @@ static void take_end(ls_former_end *out, const char *line, size_t length, ls_rec
     const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(r, "type"));
     if (name && strcmp(name, ls_record_names[type]) == 0) {
         r = type == LS_RECORD_RESUME ? cJSON_GetObjectItemCaseSensitive(r, "ended") : r;
-        copy_text(out->status, sizeof out->status, r, "status");
-        copy_text(out->time, sizeof out->time, r, "time");
-        copy_text(out->error, sizeof out->error, r, "error");
+        ls_json_copy_text(out->status, sizeof out->status, r, "status");
+        ls_json_copy_text(out->time, sizeof out->time, r, "time");
+        ls_json_copy_text(out->error, sizeof out->error, r, "error");
     }
     ls_json_destroy(doc);
 }
