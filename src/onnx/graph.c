@@ -145,18 +145,34 @@ static void add_padded(graph *g, const ls_layer *layer, const int pads[4], tenso
     ls_onnx_node_begin(&g->file, "AveragePool", layer->name, padded);
 }
 
+/* A side of an image, and the windows of a pool along it. */
+typedef struct side {
+    int size, windows, kernel, step;
+} side;
+
+static side side_of(const ls_layer *layer, int axis)
+{
+    const ls_pool2d *p = &layer->op.pool;
+    return axis ? (side){layer->in.w, layer->out.w, p->kw, p->sw}
+                : (side){layer->in.h, layer->out.h, p->kh, p->sh};
+}
+
+/* Returns the number of pixels that the windows cover, padding included. */
+static int covered(const side *s)
+{
+    return (s->windows - 1) * s->step + s->kernel;
+}
+
 /* With `ceil` a window that would begin in the padding at the bottom or right does not count, which
  * other programs decide in other ways. Makes this padding smaller, so that no such window fits;
  * negative, it cuts pixels off that no window reads. */
 static void trim_pads(int pads[4], const ls_layer *layer)
 {
-    const ls_pool2d *p = &layer->op.pool;
-    const int side[2] = {layer->in.h, layer->in.w}, out[2] = {layer->out.h, layer->out.w},
-              k[2] = {p->kh, p->kw}, by[2] = {p->sh, p->sw};
-    for (int i = 0; i < 2 && p->ceil; i++) {
-        const int all = side[i] + pads[i] + pads[2 + i], used = (out[i] - 1) * by[i] + k[i];
-        if (ls_windows(all, k[i], by[i], 0, 0, 1) > out[i])
-            pads[2 + i] -= all - used;
+    for (int i = 0; i < 2 && layer->op.pool.ceil; i++) {
+        const side s = side_of(layer, i);
+        const int all = s.size + pads[i] + pads[2 + i];
+        if (ls_windows(all, s.kernel, s.step, 0, 0, 1) > s.windows)
+            pads[2 + i] -= all - covered(&s);
     }
 }
 
@@ -164,13 +180,12 @@ static void trim_pads(int pads[4], const ls_layer *layer)
  * as many windows. Returns whether the pool rounds up. */
 static bool keeps_ceil(int pads[4], const ls_layer *layer)
 {
-    const ls_pool2d *p = &layer->op.pool;
-    const int side[2] = {layer->in.h, layer->in.w}, out[2] = {layer->out.h, layer->out.w},
-              k[2] = {p->kh, p->kw}, by[2] = {p->sh, p->sw};
-    if (!p->ceil || (pads[2] >= 0 && pads[3] >= 0))
-        return p->ceil;
+    const bool ceil = layer->op.pool.ceil;
+    if (!ceil || (pads[2] >= 0 && pads[3] >= 0))
+        return ceil;
     for (int i = 0; i < 2; i++) {
-        const int lacking = (out[i] - 1) * by[i] + k[i] - side[i] - pads[i];
+        const side s = side_of(layer, i);
+        const int lacking = covered(&s) - s.size - pads[i];
         pads[2 + i] = lacking > 0 ? lacking : 0;
     }
     return false;
