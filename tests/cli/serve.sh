@@ -77,6 +77,15 @@ answer() {
     grep -q -e "$text" answer.txt || fail "expected $text in /$path: $(head -c 300 answer.txt)"
 }
 
+# await TEXT: waits until a line of the metrics contains this text, at most a minute.
+await() {
+    tries=0
+    until curl -s "${url}metrics" | grep -q -e "$1" || [ $tries -ge 600 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+}
+
 # With few file descriptors the server accepts fewer connections, does not busy-wait, and the run
 # can save its files.
 url_of few-stderr.txt
@@ -90,11 +99,7 @@ dribble=$!
 url_of stderr.txt
 label="a run that is served at $url"
 code=-
-tries=0 # it goes as far as the stall in step 5
-until curl -s "${url}metrics" | grep -q '^lockstep_steps_total 4$' || [ $tries -ge 600 ]; do
-    sleep 0.1
-    tries=$((tries + 1))
-done
+await '^lockstep_steps_total 4$' # it goes as far as the stall in step 5
 answer '' 200 'data-from="records"'
 answer records 200 '"at":0,"type":"run_start"'
 answer records 200 "{\"at\":0,\"type\":\"live\",\"host\":\"$(hostname)\""
@@ -138,11 +143,7 @@ answer healthz 400 'not with Content-Length' -H 'Transfer-Encoding: chunked' -H 
 for table in table flat; do
     url_of $table-stderr.txt
     label="a run of values, served at $url"
-    tries=0
-    until curl -s "${url}metrics" | grep -q '^lockstep_steps_total 8$' || [ $tries -ge 600 ]; do
-        sleep 0.1
-        tries=$((tries + 1))
-    done
+    await '^lockstep_steps_total 8$'
     answer metrics 200 '^lockstep_test_mae '
     ! grep -q 'accuracy\|NaN' answer.txt || fail "expected nothing of accuracy: $(cat answer.txt)"
     case $table$(grep -c '^lockstep_test_r2 ' answer.txt) in
@@ -157,11 +158,7 @@ for table in table flat; do
 done
 url_of lost-stderr.txt
 label="a run that loses a worker, served at $url"
-tries=0
-until curl -s "${url}metrics" | grep -q '^lockstep_checkpoint_step 4$' || [ $tries -ge 600 ]; do
-    sleep 0.1
-    tries=$((tries + 1))
-done
+await '^lockstep_checkpoint_step 4$'
 for line in faults_total\ 1 steps_total\ 4 epochs_planned\ 3 checkpoint_step\ 4 'worker_queued{worker="0"} [0-9]'; do
     answer metrics 200 "^lockstep_$line"
 done
