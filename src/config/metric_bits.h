@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What metrics.c and measure.c share besides metrics.h: the bits of metrics, and the parts of the
- * sums of weights. */
+/* The bits of metrics, and the parts of the sums of weights. metrics.c and measure.c use them. */
 #ifndef CONFIG_METRIC_BITS_H
 #define CONFIG_METRIC_BITS_H
 
@@ -8,7 +7,7 @@
 
 /* The bit of a metric in a mask. */
 #define LS_BIT(metric) (1u << LS_METRIC_##metric)
-/* metrics of yes-or-no decisions */
+/* The metrics of yes-or-no decisions. */
 #define LS_DECISION_METRICS (LS_BIT(AUC) | LS_BIT(AVERAGE_PRECISION) | LS_BIT(F1))
 
 /* Arrays of ls_measured.class_weight */

@@ -374,7 +374,7 @@ static int add_configs(ls_comparison *c)
     return status;
 }
 
-/* ---- what else differs ----------------------------------------------------------------------- */
+/* ---- other differences ----------------------------------------------------------------------- */
 
 /* Adds a row for a text of the first records, if two runs that have it differ in it. `part`: the
  * object of the record that has the text; NULL: the record itself. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a comparison of runs says in sentences: which runs have the same weights, what is wrong with
- * their files, and which of them is the best (compare.h). */
+/* The sentences of a comparison of runs (compare.h): which runs have equal weights, what is wrong
+ * with their files, and which of them is the best. */
 #include "page/compare.h"
 
 #include <math.h>
