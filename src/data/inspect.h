@@ -37,7 +37,7 @@ typedef struct ls_inspection {
      * targets have another form, which a run recognises. */
     ls_label_form labels;
     bool whole;         /* the targets are one whole number for each row */
-    uint32_t different; /* number of different targets; at most a limit of inspect.c is counted */
+    uint32_t different; /* number of different targets; counted up to LS_MOST_CLASSES + 1 */
     double least, most; /* smallest and largest target, if they are one number for each row */
     bool each; /* each column, or each channel, has its own mean and deviation, those of a run */
     ls_host silent; /* the host without its log, for a first look */
