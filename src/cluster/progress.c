@@ -410,8 +410,12 @@ static void poll_wire(ls_cluster *c, uint64_t timeout_ns)
     int count = c->wire->type->poll(c->wire, ended, AT_ONCE, alone ? 0 : timeout_ns, &why);
     if (count < 0)
         ls_watch_note_wire(c, count, &why);
-    for (int i = 0; i < count; i++)
-        end_transfer(c, ended[i]);
+    /* A member that leaves at once has sent its header, with the name of its host, before. So
+     * control messages are handled after headers that have ended at the same time. */
+    for (int control = 0; control < 2; control++)
+        for (int i = 0; i < count; i++)
+            if ((((ls_request *)ended[i])->kind == LS_REQUEST_CONTROL_IN) == (control != 0))
+                end_transfer(c, ended[i]);
 }
 
 /* ---- losses ---------------------------------------------------------------------------------- */
