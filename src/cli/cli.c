@@ -96,6 +96,37 @@ static void choose_transport(void)
     setenv("OMPI_MCA_btl_tcp_eager_limit", "1114112", 0);
 }
 
+/* what the other processes are told if this one has printed why it refuses its arguments */
+static const char refused[] = "its arguments are refused, and its own message says why";
+
+/* Tells the other processes that a launcher has started why this one cannot train (`why`). They
+ * would wait for it. Called before a trainer is opened, and after the program has printed its own
+ * message, because the others can come late. */
+static void tell_others(const char *why, ls_trainer_options o)
+{
+    ls_trainer *none;
+    const ls_trainer_sys sys = {.size = sizeof sys, .failed = why};
+    o.sys = &sys;
+    (void)ls_trainer_open(&none, &o, NULL); /* it fails with `why` */
+}
+
+/* Calls tell_others after arguments of which only a part could be read. */
+static void tell_others_of_usage(const cli_arguments *a, char **argv)
+{
+    const ls_trainer_cluster cluster = {.size = sizeof cluster, .launched = launched_processes()};
+    bool tcp = false; /* the processes find each other by TCP, and start no MPI */
+    for (; *argv; argv++)
+        tcp |= strncmp(*argv, "--join", 6) == 0 || strncmp(*argv, "--listen", 8) == 0;
+    if (tcp)
+        return;
+    choose_transport();
+    tell_others(refused, (ls_trainer_options){.size = sizeof(ls_trainer_options),
+                                              .config_path = a->config,
+                                              .set = a->set.item,
+                                              .set_count = a->set.count,
+                                              .cluster = &cluster});
+}
+
 /* ---- the actions ---------------------------------------------------------------------------- */
 
 static int print_config(const ls_trainer_options *options)
@@ -222,6 +253,29 @@ static int train(session *s, const ls_trainer_options *options, const cli_argume
     return code;
 }
 
+/* Opens what a run needs besides the trainer: the secret of other hosts, the file of --metrics and
+ * the live page. Returns 0, or the exit code after a message; *err then says why. */
+static int prepare(session *s, cli_rendezvous *meeting, const cli_arguments *a,
+                   const ls_trainer_options *o, ls_trainer_cluster *cluster, ls_error *err)
+{
+    const cli_server_options served = {a->serve, a->serve_host.item, a->serve_host.count, a->quiet};
+    int status = cli_set_rendezvous(meeting, cluster, a, o->host, err);
+    if (status)
+        return cli_fail(status, err->text);
+    int code = cli_spare_config(NULL, "metrics", a->metrics, o);
+    code = code ? code : cli_spare_config(NULL, "trace", a->trace, o);
+    if (code) {
+        ls_fail(err, LS_EINVAL, "%s", refused);
+        return code;
+    }
+    status = cli_output_open(&s->metrics, a->metrics, err);
+    if (status == LS_OK)
+        cli_catch_signals();
+    if (status == LS_OK && a->serve)
+        status = cli_server_start(&s->server, &served, o->host, err);
+    return status ? cli_fail(status, err->text) : 0;
+}
+
 static int run_action(const cli_arguments *a, const ls_registry *registry)
 {
     cli_directories places;
@@ -248,27 +302,19 @@ static int run_action(const cli_arguments *a, const ls_registry *registry)
     o.cluster = &cluster;
     if (a->print_config)
         return print_config(&o);
-    int code = cli_spare_config(NULL, "metrics", a->metrics, &o);
-    code = code ? code : cli_spare_config(NULL, "trace", a->trace, &o);
-    if (code)
-        return code;
     choose_transport();
     cli_rendezvous meeting;
-    int status = cli_set_rendezvous(&meeting, &cluster, a, &host, &err);
-    if (status == LS_OK)
-        status = cli_output_open(&s.metrics, a->metrics, &err);
-    if (status)
-        return cli_fail(status, err.text);
-    cli_catch_signals();
-    const cli_server_options served = {a->serve, a->serve_host.item, a->serve_host.count, a->quiet};
-    if (a->serve && (status = cli_server_start(&s.server, &served, &host, &err)) != LS_OK)
-        return cli_fail(status, err.text);
+    int code = prepare(&s, &meeting, a, &o, &cluster, &err);
+    if (code) {
+        tell_others(err.text, o);
+        return code;
+    }
     code = train(&s, &o, a);
     if (s.server && s.begun && a->serve_after && !cli_interrupted())
         stay(&s, registry);
     cli_server_stop(s.server);
     cli_notes_close(&s.notes);
-    status = cli_output_close(&s.metrics, &err);
+    const int status = cli_output_close(&s.metrics, &err);
     return code == 0 && status ? cli_fail(status, err.text) : code;
 }
 
@@ -276,13 +322,14 @@ static int train_or_print(int argc, char **argv, const ls_registry *registry)
 {
     cli_arguments a;
     int code = cli_parse(&a, argc, argv);
-    if (code == 0)
-        code = cli_print_help(&a, registry);
-    if (code == CLI_HELPED)
-        return cli_flush();
-    if (code == 0 && a.folds)
-        return cli_folds(&a, registry);
-    return code ? code : run_action(&a, registry);
+    if (code) {
+        tell_others_of_usage(&a, argv);
+        return code;
+    }
+    code = cli_print_help(&a, registry);
+    if (code)
+        return code == CLI_HELPED ? cli_flush() : code;
+    return a.folds ? cli_folds(&a, registry) : run_action(&a, registry);
 }
 
 int cli_train(const char *config, cli_said *said, const ls_registry *registry)

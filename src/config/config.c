@@ -220,16 +220,36 @@ static int read_model_file(ls_config *c, const char *config_path, ls_error *err)
     return LS_OK;
 }
 
+/* Reads the caller's config, without `set`. */
+static int open_document(ls_json **doc, const ls_trainer_options *o, ls_error *err)
+{
+    if (o->config_path)
+        return ls_json_read_file(doc, o->config_path, o->host, err);
+    if (o->config_text)
+        return ls_json_parse(doc, "config", o->config_text, strlen(o->config_text), o->host, err);
+    return ls_fail(err, LS_EINVAL, "neither config_path nor config_text is set");
+}
+
+bool ls_config_trains_alone(const ls_trainer_options *o)
+{
+    ls_json *doc = NULL;
+    int status = open_document(&doc, o, NULL);
+    if (status)
+        status = ls_json_parse(&doc, "config", "{}", 2, o->host, NULL);
+    if (status)
+        return false;
+    for (int i = 0; i < o->set_count; i++)
+        (void)ls_json_set(doc, o->set[i], NULL);
+    const cJSON *cluster = cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "cluster");
+    const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(cluster, "transport"));
+    const bool alone = name && strcmp(name, "none") == 0;
+    ls_json_destroy(doc);
+    return alone;
+}
+
 static int read_document(ls_config *c, const ls_trainer_options *o, ls_error *err)
 {
-    int status;
-    if (o->config_path)
-        status = ls_json_read_file(&c->doc, o->config_path, o->host, err);
-    else if (o->config_text)
-        status =
-            ls_json_parse(&c->doc, "config", o->config_text, strlen(o->config_text), o->host, err);
-    else
-        status = ls_fail(err, LS_EINVAL, "neither config_path nor config_text is set");
+    int status = open_document(&c->doc, o, err);
     for (int i = 0; status == LS_OK && i < o->set_count; i++)
         status = ls_json_set(c->doc, o->set[i], err);
     return status;

@@ -197,6 +197,9 @@ int ls_config_check_options(const ls_trainer_options *options, ls_error *err);
 /* Checks an array of `count` texts like ls_config_check_options. Messages call the array
  * options.`name`. Errors: those of ls_config_check_options. */
 int ls_config_check_texts(const char *const *text, int count, const char *name, ls_error *err);
+/* Returns whether the config sets cluster.transport to "none". The config may be wrong otherwise,
+ * and the file may be missing; the options must be checked. */
+bool ls_config_trains_alone(const ls_trainer_options *options);
 
 /* Reads and checks a config. The model's layers are not checked, because that requires the shape of
  * the data. The caller frees it with ls_config_fini. Errors: LS_ECONFIG with file, line and column;

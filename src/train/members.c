@@ -101,6 +101,16 @@ int ls_members_open(struct ls_trainer *t, ls_error *err)
     return LS_OK;
 }
 
+void ls_members_join_to_leave(struct ls_trainer *t)
+{
+    const ls_trainer_cluster *o = &t->cluster;
+    if (t->members.count > 0 || o->launched < 2 || o->tcp)
+        return;
+    if (!t->config.doc && ls_config_trains_alone(&t->options))
+        t->config.cluster.transport = LS_PROCESSES_NONE;
+    (void)ls_members_open(t, NULL); /* this process has its own error already */
+}
+
 int ls_members_close(struct ls_trainer *t, bool used)
 {
     ls_members *m = &t->members;

@@ -47,7 +47,7 @@ typedef struct ls_fingerprint {
 typedef struct ls_members {
     struct ls_cluster *cluster; /* NULL: the run has one process */
     int member,                 /* number of this member, from 0; it changes if members are lost */
-        count;                  /* number of members */
+        count;                  /* number of members; 0: ls_members_open was not called */
     /* Number, from 1, of the step after which all members stop; UINT64_MAX: no member has asked to
      * stop. */
     uint64_t stop_after;
@@ -89,6 +89,10 @@ typedef struct ls_members {
 /* Joins the other members, if the options or the config describe a run of several processes.
  * Errors: those of the transport, LS_ECONFIG, LS_EUNSUPPORTED. */
 int ls_members_open(struct ls_trainer *trainer, ls_error *err);
+/* Joins the processes that a launcher has started, after this process has failed before it joined
+ * them, so that it can leave them and say why. (They wait for every process in MPI_Init.) Does
+ * nothing if ls_members_open was called before. */
+void ls_members_join_to_leave(struct ls_trainer *trainer);
 /* Leaves the run. If the run has not started, tells the other members that this member leaves.
  * `used`: a stalled worker can still use the buffers of the cluster and the list of devices, so
  * they are not freed. Returns the result of ls_cluster_close. */

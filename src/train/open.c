@@ -51,13 +51,14 @@ static int read_inject(ls_injections *out, const ls_trainer_options *o, ls_error
     return status;
 }
 
-static int read_clock(ls_trainer *t, ls_error *err)
+/* Fails with the failure that the program reports, if it reports one. */
+static int take_sys(ls_trainer *t, ls_error *err)
 {
     ls_trainer_sys sys;
     int status = read_sys(&sys, &t->options, err);
     t->clock = sys.clock;
     t->clock_user = sys.clock_user;
-    return status;
+    return status || !sys.failed ? status : ls_fail(err, LS_EABORTED, "%s", sys.failed);
 }
 
 /* Copies the caller's data sources. (If the caller was compiled with another version of the
@@ -92,6 +93,9 @@ static int check_options(ls_trainer *t, ls_error *err)
 {
     const ls_trainer_options *o = &t->options;
     int status = ls_config_check_options(o, err);
+    if (status == LS_OK && o->cluster)
+        status =
+            ls_sized_take(&t->cluster, sizeof t->cluster, o->cluster, "ls_trainer_cluster", err);
     if (status == LS_OK && o->pool)
         status = ls_device_pool_check(o->pool, err);
     if (status == LS_OK)
@@ -99,9 +103,6 @@ static int check_options(ls_trainer *t, ls_error *err)
     if (status == LS_OK && o->callbacks)
         status = ls_sized_take(&t->callbacks, sizeof t->callbacks, o->callbacks,
                                "ls_trainer_callbacks", err);
-    if (status == LS_OK && o->cluster)
-        status =
-            ls_sized_take(&t->cluster, sizeof t->cluster, o->cluster, "ls_trainer_cluster", err);
     if (status)
         return status;
     if (o->step_row_count < 0 || o->step_row_count > LS_STEP_ROWS)
@@ -113,7 +114,7 @@ static int check_options(ls_trainer *t, ls_error *err)
     t->options.step_rows = t->step_rows;
     ls_injections injections = {0};
     status = read_inject(&injections, o, err);
-    return status ? status : read_clock(t, err);
+    return status ? status : take_sys(t, err);
 }
 
 /* ---- data and model ------------------------------------------------------------------------- */
@@ -604,8 +605,6 @@ static int read_config(ls_trainer *t, ls_error *err)
         status = ls_config_choose_run_dir(&t->config, &t->options, err);
     if (status == LS_OK && given)
         status = ls_config_pack(&t->config, &t->options, err);
-    if (status && t->cluster.launched > 1 && !t->cluster.tcp)
-        (void)ls_members_open(t, NULL); /* else MPI_Init on the others waits for ever */
     if (status == LS_OK && t->config.cluster.admits && !t->config.cluster.survives_loss)
         status =
             ls_config_fail(err, &t->config, "cluster.on_arrival", LS_ECONFIG,

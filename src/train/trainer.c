@@ -45,6 +45,7 @@ static int open_once(ls_trainer **out, const ls_trainer_options *o, bool *again,
         *again = ls_cluster_regroup(t->members.cluster, NULL) == LS_OK;
     if (*again)
         ls_log(t->host, LS_LOG_WARNING, "%.400s; asking to be admitted once more", why.text);
+    ls_members_join_to_leave(t);
     if (t->members.cluster)
         ls_cluster_leave(t->members.cluster, why.text);
     if (close_trainer(t, NULL))

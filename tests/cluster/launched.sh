@@ -11,7 +11,7 @@ work=$(mktemp -d)
 trap 'rm -rf -- "$work"' EXIT INT TERM
 cp -- "$1" "$work/trainer"
 cat >"$work/c.json" <<TEXT
-{"data": {"name": "synthetic", "limit": 64}, "batch_size": 32, "epochs": 1, "run_dir": null,
+{"data": {"name": "synthetic", "limit": 64}, "batch_size": 32, "shards": 2, "epochs": 1, "run_dir": null,
  "init": {"name": "normal", "std": 0.01}, "optimizer": {"name": "sgd", "lr": 0.05}, "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 10}]}}
 TEXT
 
@@ -30,6 +30,52 @@ refuses() {
 refuses OMPI_COMM_WORLD_SIZE absent
 refuses PMI_SIZE absent
 refuses SLURM_STEP_NUM_TASKS absent
+
+# A process that fails must not let the others wait for it, whether it has joined them or not. It says what is wrong, and they
+# end and name its host. The time limit is shorter than the time for which a process waits for one that does not come (OPEN_NS).
+
+# two ARGUMENTS… : ARGUMENTS…: starts two processes with MPI. Their output is in $work/out.
+two() {
+    got=0
+    timeout 60 mpirun --allow-run-as-root --oversubscribe --bind-to none --enable-recovery -np 1 "$work/trainer" "$@" >"$work/out" 2>&1 || got=$?
+}
+# says OWN TOLD: one of the two has printed OWN, and the other TOLD after the name of the host; both have ended.
+says() {
+    if [ $got -ne 0 ] || ! grep -v "has left the run" "$work/out" | grep -q -e "^trainer: .*$1" ||
+        ! grep -q -e "^trainer: .*host $(uname -n)[#1]* has left the run: .*$2" "$work/out"; then
+        echo "FAILED: beside a process that fails with '$1': $got:"
+        cat "$work/out"
+        exit 1
+    fi
+}
+# beside OWN TOLD CONFIG OPTION…: a process with CONFIG OPTION… fails, and the other must end.
+beside() {
+    own=$1 told=$2
+    shift 2
+    two "$work/c.json" --devices cpu:1 --quiet : -np 1 "$work/trainer" "$@" --quiet
+    says "$own" "$told"
+}
+beside_others() {
+    beside "missing.json: no such file" "missing.json: no such file" "$work/missing.json"
+    beside "unknown option --sett" "its arguments are refused" "$work/c.json" --sett epochs=2
+    beside "this command reads that file" "its arguments are refused" "$work/c.json" --metrics "$work/c.json"
+    beside "--metrics .*cannot write" "--metrics .*cannot write" "$work/c.json" --metrics "$work/none/m.jsonl"
+    beside "--serve 192.0.2.1:1" "--serve 192.0.2.1:1" "$work/c.json" --serve 192.0.2.1:1
+    beside "inject: cannot read" "inject: cannot read" "$work/c.json" --inject worker=none
+    beside "fashion_mnist not found" "fashion_mnist not found" "$work/c.json" --set data.name=fashion_mnist --set data.path=/none
+    echo "no library" >"$work/liblockstep-cuda.so"
+    beside "cuda" "cuda" "$work/c.json" --devices cuda:0
+    rm "$work/liblockstep-cuda.so"
+    two "$work/c.json" --devices cpu:1 --quiet --set "run_dir=$work/c.json/run" : -np 1 "$work/trainer" "$work/c.json" --devices cpu:1 --quiet
+    says "c.json/run" "c.json/run"
+    # Processes that train each for itself wait for none.
+    two "$work/c.json" --devices cpu:1 --set cluster.transport=none : -np 1 "$work/trainer" "$work/missing.json" --set cluster.transport=none
+    if [ $got -ne 0 ] || ! grep -q "^trainer: .*missing.json: no such file" "$work/out" || ! grep -q "^test acc" "$work/out"; then
+        echo "FAILED: beside a process that trains for itself: $got:"
+        cat "$work/out"
+        exit 1
+    fi
+}
 if [ -e "$(dirname -- "$1")/liblockstep-mpi.so" ]; then # with processes that MPI did not start
     cp -- "$(dirname -- "$1")/liblockstep-mpi.so" "$work/"
     if SLURM_STEP_NUM_TASKS=3 "$work/trainer" "$work/c.json" --devices cpu:1 --quiet >"$work/out" 2>&1 ||
@@ -38,17 +84,8 @@ if [ -e "$(dirname -- "$1")/liblockstep-mpi.so" ]; then # with processes that MP
         cat "$work/out"
         exit 1
     fi
-    # A process that cannot read its config must not let the others wait in MPI_Init.
     if [ "$(ldd "$work/liblockstep-mpi.so" | sed -n 's/.*libmpi\.so\.40 .*/open/p')" = open ] && command -v mpirun >/dev/null; then
-        got=0
-        timeout 60 mpirun --allow-run-as-root --oversubscribe --bind-to none --enable-recovery \
-            -np 1 "$work/trainer" "$work/c.json" --devices cpu:1 --quiet --set run_dir=null : \
-            -np 1 "$work/trainer" "$work/missing.json" --devices cpu:1 --quiet >"$work/out" 2>&1 || got=$?
-        if [ $got -ne 0 ] || ! grep -q "host .* has left the run: .*missing.json: no such file" "$work/out"; then
-            echo "FAILED: beside a process without a config: $got:"
-            cat "$work/out"
-            exit 1
-        fi
+        beside_others
     fi
 fi
 if [ -n "${2-}" ]; then

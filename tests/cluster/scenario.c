@@ -386,6 +386,7 @@ static void prepare(scenario *s, int m)
     p->f.sys.clock = s->clock[m];
     p->inject[0] = s->nan[m];
     p->inject[1] = s->stall;
+    p->f.sys.failed = m == s->members - 1 ? s->failed : NULL;
     p->f.sys.inject = p->inject;
     p->f.sys.inject_count = (s->nan[m] != NULL) + (s->nan[m] && s->stall);
 }
@@ -496,6 +497,7 @@ void run_scenario(scenario *s)
         p->place = (wire_place){world, m};
         p->f.cluster.transport = world ? &wire_double : NULL;
         p->f.cluster.place = world ? &p->place : NULL;
+        p->f.cluster.launched = s->launched ? s->members : 0;
         if (!s->tcp)
             assert_int_equal(pthread_create(&p->thread, NULL, run_process, p), 0);
     }

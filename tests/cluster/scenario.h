@@ -112,6 +112,8 @@ typedef struct scenario {
     const char *stall;            /* a further --inject of every member with an injection */
     uint64_t posts;               /* number of posts of member `victim` in the whole run */
     const char *set[MAX_MEMBERS]; /* [member]: a config assignment */
+    bool launched;                /* a launcher has started the processes */
+    const char *failed;           /* ls_trainer_sys.failed of the last member */
     /* [member]: its clock of checkpoint.every_seconds, without an argument; NULL: the system's */
     uint64_t (*clock[MAX_MEMBERS])(void *);
     const char *recipe[2]; /* config assignments of all processes */

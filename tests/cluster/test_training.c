@@ -416,6 +416,30 @@ static void members_that_are_not_alike_are_told_apart(void **state)
             "has another recipe than host");
 }
 
+/* Runs three processes of a launcher, of which the last fails before it joins the others, and
+ * checks that these learn why. */
+static void others_learn(const char *set, const char *failed, int status, const char *why)
+{
+    other = (scenario){.members = 3, .workers = 1, .shards = 8, .launched = true, .failed = failed};
+    other.set[2] = set;
+    run_scenario(&other);
+    assert_int_equal(other.process[2].status, status);
+    assert_non_null(strstr(other.process[2].err.text, why));
+    for (int m = 0; m < 2; m++) {
+        const char *left = strstr(other.process[m].err.text, "has left the run: ");
+        if (other.process[m].status != LS_ESTALLED || !left || !strstr(left, why))
+            fail_msg("member %d: %d, %s", m, other.process[m].status, other.process[m].err.text);
+    }
+}
+
+static void one_that_fails_before_it_joins_tells_the_others(void **state)
+{
+    (void)state;
+    others_learn(NULL, "its disk is gone", LS_EABORTED, "its disk is gone");
+    others_learn("epochs=none", NULL, LS_ECONFIG, "epochs");
+    others_learn("cluster.transport=none", "its disk is gone", LS_EABORTED, "its disk is gone");
+}
+
 static void more_hosts_than_shards_are_refused(void **state)
 {
     (void)state;
@@ -443,6 +467,7 @@ LS_TESTS(cluster_training, "integration")
         cmocka_unit_test(one_that_is_lost_at_the_very_end_takes_nothing_with_it),
         cmocka_unit_test(one_that_has_trained_nothing_creates_no_directory),
         cmocka_unit_test(members_that_are_not_alike_are_told_apart),
+        cmocka_unit_test(one_that_fails_before_it_joins_tells_the_others),
         cmocka_unit_test(more_hosts_than_shards_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

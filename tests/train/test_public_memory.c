@@ -30,7 +30,7 @@ FIELDS_ARE_KNOWN(ls_trainer_callbacks, 48);
 FIELDS_ARE_KNOWN(ls_data_source, 104);
 FIELDS_ARE_KNOWN(ls_trainer_cluster, 48);
 FIELDS_ARE_KNOWN(ls_tcp_place, 64);
-FIELDS_ARE_KNOWN(ls_trainer_sys, 64);
+FIELDS_ARE_KNOWN(ls_trainer_sys, 72);
 FIELDS_ARE_KNOWN(ls_pool_options, 80);
 FIELDS_ARE_KNOWN(ls_device_pool_options, 112);
 FIELDS_ARE_KNOWN(ls_collective_options, 48);

@@ -45,6 +45,11 @@ typedef struct ls_trainer_sys {
     void *clock_user;
     const char *program; /* name of the program in messages; NULL: the caller is no program of
                           * Lockstep */
+    /* Why the program cannot train, if it has failed before it opens the trainer; NULL: it has not
+     * failed. ls_trainer_open then fails with LS_EABORTED and this text. If a launcher has started
+     * several processes (ls_trainer_cluster.launched), the function first tells the text to the
+     * others, which would wait for this process. */
+    const char *failed;
 } ls_trainer_sys;
 
 #ifdef __cplusplus

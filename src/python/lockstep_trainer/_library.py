@@ -50,7 +50,8 @@ class result(c.Structure):
 class trainer_sys(c.Structure):
     _fields_ = [("size", c.c_size_t), ("inject", c.POINTER(c.c_char_p)), ("inject_count", c.c_int),
                 ("pictures", c.c_void_p), ("folder_watch", c.c_void_p), ("clock", c.c_void_p),
-                ("clock_user", c.c_void_p), ("program", c.c_char_p)]
+                ("clock_user", c.c_void_p), ("program", c.c_char_p),
+                ("failed", c.c_char_p)]
 
 
 class trainer_callbacks(c.Structure):
