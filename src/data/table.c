@@ -1,57 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads the text of a table field by field. Detects the text's encoding and the separator of fields
- * (table.h). */
-#include "data/table.h"
+/* Reads the text of a table field by field, after table_open.c has found its encoding and the
+ * separator of fields (table.h). */
+#include "data/table_source.h"
 
 #include "base/error.h"
 #include "base/host.h"
 #include "base/utf8.h"
-#include "data/foreign.h"
-#include "data/read_ahead.h"
 #include "prep/number.h"
-#include "json/json.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-enum {
-    CHUNK = 64 << 10,  /* number of bytes that are read at a time */
-    PEEKED = 64 << 10, /* number of bytes after the header in which the separator is searched */
-    PEEKED_MOST = 16 << 20, /* largest number of bytes of the header and the text after it */
-    PEEKED_ROWS = 10
-};
-
-typedef enum coding { PLAIN, UTF16_LITTLE, UTF16_BIG } coding;
-
-/* The source of the text, and the *window*: the part of the text in memory, with the current
- * field. */
-struct ls_table_source {
-    const ls_host *host;
-    ls_read_ahead *file;   /* the file; NULL: the text is in memory */
-    const uint8_t *memory; /* unread part of a text in memory, `left` bytes */
-    size_t left;
-    ls_sha256 hash; /* SHA-256 of a text in memory */
-    coding coding;
-    uint8_t odd[2]; /* UTF-16: incomplete character at the last chunk's end, `odds` bytes */
-    size_t odds;
-    unsigned high; /* first half of a surrogate pair; 0: none */
-    char *window;  /* [capacity]: the window: `size` bytes of text, followed by a NUL */
-    size_t capacity, size;
-    /* index in `window` of the field that is being read; the text before that field is no longer
-     * needed */
-    size_t from;
-    /* index in `window` of the beginning of the row that is being read, or of what the window still
-     * has of it */
-    size_t row;
-    char other; /* another separator that the header has as well; 0: none */
-    size_t at;
-    bool ended; /* the window contains the end of the text */
-    size_t next_line;
-    bool stop[256]; /* [byte]: a field without quotes can end at this byte */
-    char text[3 * LS_FIELD_BYTES];
-    uint8_t raw[CHUNK];
-};
 
 int ls_table_fail(const ls_table *t, const char *format, ...)
 {
@@ -64,7 +23,7 @@ int ls_table_fail(const ls_table *t, const char *format, ...)
     return ls_fail(t->err, LS_EDATA, "%.300s:%zu: %s", t->path, t->line, text);
 }
 
-static int no_memory(const ls_table *t)
+int ls_table_no_memory(const ls_table *t)
 {
     return ls_fail(t->err, LS_ENOMEM, "%.300s: out of memory", t->path);
 }
@@ -78,9 +37,6 @@ static const struct {
                   {'\t', "tab", "a tab"},
                   {'|', "bar", "a bar"},
                   {' ', "space", "a blank"}};
-
-/* The separators that are searched in a header; a blank is one only if there is no other. */
-#define CANDIDATES ",;\t|"
 
 enum { SEPARATORS = sizeof separators / sizeof *separators };
 
@@ -102,14 +58,14 @@ const char *ls_separator_name(char separator)
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* Copies the next bytes of the source, at most CHUNK, to `to`, and stores their number in *got,
- * which is 0 only at the end. */
+/* Copies the next bytes of the source, at most LS_TABLE_CHUNK, to `to`, and stores their number in
+ * *got, which is 0 only at the end. */
 static int fetch(ls_table *t, uint8_t *to, size_t *got)
 {
     ls_table_source *s = t->source;
     if (s->file)
-        return ls_read_ahead_some(s->file, to, CHUNK, got, t->err);
-    *got = s->left < CHUNK ? s->left : CHUNK;
+        return ls_read_ahead_some(s->file, to, LS_TABLE_CHUNK, got, t->err);
+    *got = s->left < LS_TABLE_CHUNK ? s->left : LS_TABLE_CHUNK;
     if (*got > 0) {
         memcpy(to, s->memory, *got);
         ls_sha256_update(&s->hash, to, *got);
@@ -133,17 +89,15 @@ static size_t encode(char *to, unsigned c)
     return n;
 }
 
-/* Converts `count` bytes of UTF-16 to UTF-8, and returns the number of bytes written: at most three
- * for every two. An unpaired surrogate becomes U+FFFD. */
-static size_t decode(ls_table_source *s, char *to, const uint8_t *raw, size_t count)
+size_t ls_table_decode(ls_table_source *s, char *to, const uint8_t *raw, size_t count)
 {
     size_t used = 0;
     for (size_t i = 0; i < count; i++) {
         s->odd[s->odds++] = raw[i];
         if (s->odds < 2)
             continue;
-        const unsigned c = s->coding == UTF16_BIG ? (unsigned)s->odd[0] << 8 | s->odd[1]
-                                                  : (unsigned)s->odd[1] << 8 | s->odd[0];
+        const unsigned c = s->coding == LS_TABLE_UTF16_BIG ? (unsigned)s->odd[0] << 8 | s->odd[1]
+                                                           : (unsigned)s->odd[1] << 8 | s->odd[0];
         const bool low = c >= 0xDC00 && c < 0xE000;
         s->odds = 0;
         if (s->high && low)
@@ -170,12 +124,12 @@ static int make_space(ls_table *t)
         s->row -= s->row < s->from ? s->row : s->from;
         s->from = 0;
     }
-    if (s->capacity - s->size > 2 * CHUNK)
+    if (s->capacity - s->size > 2 * LS_TABLE_CHUNK)
         return LS_OK;
-    const size_t capacity = 2 * s->capacity + 4 * CHUNK;
+    const size_t capacity = 2 * s->capacity + 4 * LS_TABLE_CHUNK;
     char *window = ls_alloc(s->host, capacity);
     if (!window)
-        return no_memory(t);
+        return ls_table_no_memory(t);
     if (s->size > 0)
         memcpy(window, s->window, s->size);
     ls_free(s->host, s->window);
@@ -184,20 +138,20 @@ static int make_space(ls_table *t)
     return LS_OK;
 }
 
-/* Appends another chunk of text to the window. At the end of the text, sets s->ended instead. */
-static int fill(ls_table *t)
+int ls_table_fill(ls_table *t)
 {
     ls_table_source *s = t->source;
     size_t got;
     int status = make_space(t);
     if (status)
         return status;
-    uint8_t *to = s->coding == PLAIN ? (uint8_t *)s->window + s->size : s->raw;
+    uint8_t *to = s->coding == LS_TABLE_PLAIN ? (uint8_t *)s->window + s->size : s->raw;
     status = fetch(t, to, &got);
     if (status)
         return status;
     s->ended = got == 0;
-    s->size += s->coding == PLAIN ? got : decode(s, s->window + s->size, s->raw, got);
+    s->size +=
+        s->coding == LS_TABLE_PLAIN ? got : ls_table_decode(s, s->window + s->size, s->raw, got);
     s->window[s->size] = '\0';
     return LS_OK;
 }
@@ -208,9 +162,25 @@ static int has_byte(ls_table *t, bool *there)
     ls_table_source *s = t->source;
     int status = LS_OK;
     while (status == LS_OK && s->at == s->size && !s->ended)
-        status = fill(t);
+        status = ls_table_fill(t);
     *there = s->at < s->size;
     return status;
+}
+
+int ls_table_end(ls_table *t, char sha256[LS_SHA256_HEX])
+{
+    ls_table_source *s = t->source;
+    int status = LS_OK;
+    while (status == LS_OK && !s->ended) {
+        s->from = s->at = s->size;
+        status = ls_table_fill(t);
+    }
+    if (status)
+        return status;
+    if (s->file)
+        return ls_read_ahead_end(s->file, sha256, t->err);
+    ls_sha256_final_hex(&s->hash, sha256);
+    return LS_OK;
 }
 
 /* ---- fields ---------------------------------------------------------------------------------- */
@@ -286,7 +256,7 @@ static int read_plain(ls_table *t, size_t *begin, size_t *length)
             break;
         if (s->at - s->from > LS_FIELD_MOST)
             return ls_table_fail(t, "expected a field of less than 16 MiB");
-        status = fill(t);
+        status = ls_table_fill(t);
         if (status)
             return status;
     }
@@ -373,9 +343,7 @@ bool ls_table_number(ls_table *t, double *value, unsigned *form)
     return true;
 }
 
-/* Returns the number of fields in the row at offset *at, and moves *at to the next row. Returns 0
- * if the row does not end within `size` bytes. */
-static size_t count_fields(const char *text, size_t size, char separator, size_t *at)
+size_t ls_count_fields(const char *text, size_t size, char separator, size_t *at)
 {
     size_t fields = 1, i = *at;
     bool quoted = false, begins = true;
@@ -407,10 +375,10 @@ static char other_separator(const ls_table *t, int columns)
 {
     const ls_table_source *s = t->source;
     size_t at = s->row;
-    const size_t fields = count_fields(s->window, s->size, t->separator, &at);
-    for (const char *c = CANDIDATES; *c; c++) {
+    const size_t fields = ls_count_fields(s->window, s->size, t->separator, &at);
+    for (const char *c = LS_SEPARATOR_CANDIDATES; *c; c++) {
         at = s->row;
-        const size_t others = *c == t->separator ? 1 : count_fields(s->window, s->size, *c, &at);
+        const size_t others = *c == t->separator ? 1 : ls_count_fields(s->window, s->size, *c, &at);
         if (others > 1 && fields + others == (size_t)columns + 1)
             return *c;
     }
@@ -521,246 +489,5 @@ int ls_table_text(ls_table *t, bool utf8, const char **out)
         used = t->length;
     }
     text[used] = '\0';
-    return LS_OK;
-}
-
-/* ---- opening --------------------------------------------------------------------------------- */
-
-static int refuse_foreign(const ls_table *t)
-{
-    const ls_table_source *s = t->source;
-    const char *found = ls_foreign_format(s->window + s->at, s->size - s->at);
-    return found ? ls_table_fail(t, "expected text, found %s", found) : LS_OK;
-}
-
-/* Skips a byte order mark, and selects the encoding of the text by it. */
-static int find_coding(ls_table *t)
-{
-    ls_table_source *s = t->source;
-    int status = LS_OK;
-    while (status == LS_OK && s->size < 3 && !s->ended)
-        status = fill(t);
-    if (status)
-        return status;
-    const uint8_t *mark = (const uint8_t *)s->window;
-    if (s->size >= 3 && memcmp(mark, "\xEF\xBB\xBF", 3) == 0)
-        s->at = 3;
-    else if (s->size >= 2 && memcmp(mark, "\xFF\xFE", 2) == 0)
-        s->coding = UTF16_LITTLE;
-    else if (s->size >= 2 && memcmp(mark, "\xFE\xFF", 2) == 0)
-        s->coding = UTF16_BIG;
-    if (s->coding == PLAIN)
-        return refuse_foreign(t);
-    /* The bytes that are in the window are decoded into a new window. */
-    char *window = ls_alloc(s->host, 2 * s->capacity);
-    if (!window)
-        return no_memory(t);
-    s->size = decode(s, window, mark + 2, s->size - 2);
-    ls_free(s->host, s->window);
-    s->window = window;
-    s->capacity *= 2;
-    return LS_OK;
-}
-
-/* Returns whether, with this separator, the rows below the header have as many fields as the
- * header. If the separator is a blank, all of them may have one field more, as in files of R with
- * row names. A row that does not end within the window is ignored. */
-static bool fits(const ls_table_source *s, char separator)
-{
-    size_t at = s->at, rows = 0, expected = 0;
-    const size_t fields = count_fields(s->window, s->size, separator, &at);
-    bool same = fields > 1;
-    for (size_t row = 0; same && row < PEEKED_ROWS && at < s->size; row++) {
-        const size_t begin = at;
-        const size_t found = count_fields(s->window, s->size, separator, &at);
-        const bool empty = at - begin <= 2 && strspn(s->window + begin, "\r\n") > 0;
-        if (empty || (at == s->size && !s->ended))
-            continue;
-        expected = rows++ ? expected : found;
-        same = found == expected && (found == fields || (separator == ' ' && found == fields + 1));
-    }
-    return same && (rows > 0 || separator != ' ');
-}
-
-/* Reads the header and the first rows into the window, in which find_separator looks at them.
- * Stores the length of the header. */
-static int peek(ls_table *t, size_t *header)
-{
-    ls_table_source *s = t->source;
-    int status = LS_OK;
-    for (;;) {
-        const char *end = s->size > s->at ? memchr(s->window + s->at, '\n', s->size - s->at) : NULL;
-        *header = end ? (size_t)(end - s->window) : s->size;
-        if (s->ended || (end && s->size - *header > PEEKED) || s->size > PEEKED_MOST)
-            return LS_OK;
-        status = fill(t);
-        if (status)
-            return status;
-    }
-}
-
-/* Spreadsheet programs may begin a file with a line sep=X. Skips that line, and takes X as the
- * separator. */
-static void take_dialect(ls_table *t)
-{
-    ls_table_source *s = t->source;
-    const char *p = s->window + s->at;
-    if (s->size - s->at < 6 || memcmp(p, "sep=", 4) != 0 || !p[4] || !strchr(",;\t|", p[4]) ||
-        !(p[5] == '\n' || (p[5] == '\r' && p[6] == '\n')))
-        return;
-    if (!t->separator)
-        t->separator = p[4];
-    s->at += p[5] == '\r' ? 7 : 6;
-    s->next_line++;
-}
-
-/* Chooses the separator: the only candidate that occurs in the header, or, if several do, the one
- * by which the rows below have as many fields as the header. */
-static int find_separator(ls_table *t, size_t header)
-{
-    ls_table_source *s = t->source;
-    char in_header[5] = "", fitting[5] = "";
-    size_t n = 0, m = 0;
-    for (const char *c = CANDIDATES; *c; c++) {
-        size_t at = s->at;
-        const size_t fields = count_fields(s->window, s->size, *c, &at);
-        if (fields == 1 || !memchr(s->window + s->at, *c, header - s->at))
-            continue;
-        in_header[n++] = *c;
-        if (fits(s, *c))
-            fitting[m++] = *c;
-    }
-    if (n == 0)
-        t->separator = fits(s, ' ') ? ' ' : ',';
-    else if (n == 1 || m == 1)
-        t->separator = n == 1 ? in_header[0] : fitting[0];
-    else if (m == 0 && in_header[0] == ',')
-        t->separator = ',';
-    else
-        return ls_because(
-            t->err,
-            ls_table_fail(t,
-                          "expected one separator, found %s and %s in the header; set "
-                          "data.separator, or put names that have one in quotes",
-                          ls_separator_name(m > 1 ? fitting[0] : in_header[0]),
-                          ls_separator_name(m > 1 ? fitting[1] : in_header[1])),
-            LS_REASON_SEPARATOR);
-    if (n > 1 && m == 0)
-        s->other = in_header[0] == t->separator ? in_header[1] : in_header[0];
-    return LS_OK;
-}
-
-static int begin(ls_table *t)
-{
-    ls_table_source *s = t->source;
-    size_t header = 0;
-    bool more;
-    int status = find_coding(t);
-    if (status == LS_OK)
-        status = ls_table_has_row(t, &more);
-    if (status == LS_OK && !more)
-        return ls_table_fail(t, "expected a header with the columns' names, found an empty file");
-    if (status == LS_OK)
-        status = peek(t, &header);
-    if (status)
-        return status;
-    const char *cr = memchr(s->window + s->at, '\r', header - s->at);
-    if (cr && header == s->size && cr + 1 < s->window + s->size && cr[1] != '\n')
-        return ls_table_fail(
-            t, "expected lines that end with a line feed, found carriage returns alone, "
-               "as of old Macintosh programs; save the table anew");
-    take_dialect(t);
-    status = peek(t, &header);
-    if (status == LS_OK && !t->separator)
-        status = find_separator(t, header);
-    s->stop[0] = s->stop['\n'] = s->stop[(unsigned char)t->separator] = true;
-    if (t->separator == ' ')
-        s->stop['\t'] = true;
-    return status;
-}
-
-static int create(ls_table **out, const char *name, char separator, const ls_host *host,
-                  ls_error *err)
-{
-    ls_table *t = *out = ls_alloc(host, sizeof *t);
-    ls_table_source *s = t ? ls_alloc(host, sizeof *s) : NULL;
-    if (!s) {
-        ls_free(host, t);
-        *out = NULL;
-        return ls_fail(err, LS_ENOMEM, "%.300s: out of memory", name);
-    }
-    *t = (ls_table){.path = name, .line = 1, .separator = separator, .source = s, .err = err};
-    s->host = host;
-    s->next_line = 1;
-    ls_sha256_init(&s->hash);
-    return LS_OK;
-}
-
-static int begin_or_close(ls_table **out, int status)
-{
-    if (status == LS_OK)
-        status = begin(*out);
-    if (status) {
-        ls_table_close(*out);
-        *out = NULL;
-    }
-    return status;
-}
-
-int ls_table_open(ls_table **out, const char *path, char separator, const ls_host *host,
-                  ls_error *err)
-{
-    int status = create(out, path, separator, host, err);
-    if (status)
-        return status;
-    return begin_or_close(out, ls_read_ahead_open(&(*out)->source->file, path, host, err));
-}
-
-int ls_table_read(ls_table **out, const char *name, const void *text, size_t bytes, char separator,
-                  const ls_host *host, ls_error *err)
-{
-    int status = create(out, name, separator, host, err);
-    if (status)
-        return status;
-    (*out)->source->memory = text;
-    (*out)->source->left = bytes;
-    return begin_or_close(out, LS_OK);
-}
-
-void ls_table_close(ls_table *t)
-{
-    if (!t)
-        return;
-    const ls_host *host = t->source->host;
-    ls_read_ahead_close(t->source->file);
-    ls_free(host, t->source->window);
-    ls_free(host, t->source);
-    ls_free(host, t);
-}
-
-int ls_table_count(ls_table *t, size_t *fields)
-{
-    const ls_table_source *s = t->source;
-    size_t header, at;
-    int status = peek(t, &header);
-    at = s->at;
-    if (status == LS_OK)
-        *fields = count_fields(s->window, s->size, t->separator, &at);
-    return status;
-}
-
-int ls_table_end(ls_table *t, char sha256[LS_SHA256_HEX])
-{
-    ls_table_source *s = t->source;
-    int status = LS_OK;
-    while (status == LS_OK && !s->ended) {
-        s->from = s->at = s->size;
-        status = fill(t);
-    }
-    if (status)
-        return status;
-    if (s->file)
-        return ls_read_ahead_end(s->file, sha256, t->err);
-    ls_sha256_final_hex(&s->hash, sha256);
     return LS_OK;
 }
