@@ -96,7 +96,7 @@ static void choose_transport(void)
     setenv("OMPI_MCA_btl_tcp_eager_limit", "1114112", 0);
 }
 
-/* what the other processes are told if this one has printed why it refuses its arguments */
+/* The text for the other processes, if this one has printed why it refuses its arguments. */
 static const char refused[] = "its arguments are refused, and its own message says why";
 
 /* Tells the other processes that a launcher has started why this one cannot train (`why`). They

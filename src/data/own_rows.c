@@ -680,8 +680,7 @@ int ls_own_rows_adopt(ls_dataset *train, const ls_prep *prep, const char *path, 
         return ls_fail(
             err, LS_EDATA,
             "%.300s: its rows were scaled in another way: expected scales of %d channels and %d "
-            "targets, found %d and %d; set data.standardize and data.standardize_target as in its "
-            "run",
+            "targets, found %d and %d; set data.standardize, data.standardize_target as in its run",
             path, p->scales, p->targets, prep ? prep->scales : 0, prep ? prep->targets : 0);
     copy_scales(s, false);
     if (s->values) {

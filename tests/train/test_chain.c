@@ -34,7 +34,7 @@ static const char config[] =
     " {\"type\": \"relu\"}, {\"type\": \"flatten\"}, {\"type\": \"dropout\", \"p\": 0.25},"
     " {\"type\": \"dense\", \"out\": 10}]}}";
 
-/* What the tests compare of a run. */
+/* The parts of a run that the tests compare. */
 typedef struct outcome {
     ls_chain chain;
     char weights[65];
@@ -509,8 +509,8 @@ static void a_changed_receipt_is_refuted_with_the_place(void **state)
     }
 }
 
-/* What a version without them would have written is no forgery: keys of recipe and evaluations with
- * their defaults, and metrics. A member that all receipts have must be there. */
+/* A receipt of a version without some keys of recipe and evaluations, or without some metrics, is
+ * no forgery: the keys have their defaults. A member that all receipts have must be there. */
 static void a_receipt_may_lack_what_its_version_did_not_have(void **state)
 {
     static const struct {
