@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Compares small networks, and batches of many sizes, with PyTorch's best form of each.
+"""Compares networks, and batches of many sizes, with PyTorch's best form of each.
 
     python3 bench/nets.py nets|batches --python VENV/bin/python \\
         --rounds-program build/…/trainer_rounds
 
 Lockstep trains with the default configuration on two CPUs. A *form* of PyTorch is eager or compiled,
-channels last or not, and one process with 2 threads or two processes with 1 thread. Both programs run
-with AVX-512, if the CPU has it, and limited to AVX2. A form that is far slower than the best one in
-its first rounds is dropped. A round measures Lockstep and each form once. Ratios are computed round
-by round, to the form with the best median; by CPU time, to the form that needs the least of it.
+channels last or not, and one process with 2 threads or 1, or two processes with 1 thread. Both
+programs run with AVX-512, if the CPU has it, and limited to AVX2. A form that is far slower than the
+best one in its first rounds is dropped. A round measures Lockstep and each form once, for about
+ROUND_S. Ratios are computed round by round, to the form with the best median; by CPU time, to the form
+that needs the least of it, of those that are nearly as fast as the best.
 """
 
 import argparse
@@ -111,7 +112,7 @@ BATCHES = {"LeNet": ("fashion_mnist", (16, 32, 64, 128, 256, 1024)), "ResNet-18"
 
 PLAIN = {"n": "batch_norm", "l": "layer_norm", "r": "relu", "t": "tanh", "e": "gelu", "g": "global_avg_pool",
          "f": "flatten", "p": "add", "k": "concat"}
-NAMES = {"@": "name", "<": "from", ":": "with"}
+MARKS = {"@": "name", "<": "from", ":": "with"}
 
 
 def layer(word):
@@ -128,7 +129,7 @@ def layer(word):
         made = {"type": "max_pool" if word[0] == "m" else "avg_pool", "kernel": n[0]}
     else:
         made = {"type": PLAIN[word[0]]}
-    return made | {NAMES[name[0]]: name[1:] for name in names}
+    return made | {MARKS[name[0]]: name[1:] for name in names}
 
 
 def model_of(words):
@@ -220,13 +221,18 @@ class Form:
             return 0
 
     def round(self):
-        before = self.peer.cpu_seconds()
+        before = self.cpu_seconds()
         self.rates.append(self.ask(self.steps))
-        self.cpu_s.append(self.peer.cpu_seconds() - before)
+        self.cpu_s.append(self.cpu_seconds() - before)
+
+    def cpu_seconds(self):
+        """The CPU time of all threads of its processes so far, in seconds."""
+        return sum(int((task / "schedstat").read_text().split()[0]) / 1e9 for pid in self.peer.pids()
+                   for task in Path(f"/proc/{pid}/task").iterdir())
 
     def by_cpu(self):
         """The steps per second of CPU time in each round."""
-        return [self.steps / max(seconds, 0.01) for seconds in self.cpu_s]
+        return [self.steps / seconds for seconds in self.cpu_s]
 
 
 class Lockstep(Form):
@@ -236,11 +242,16 @@ class Lockstep(Form):
         set_env = [f"{key}={value}" for key, value in env.items()]
         self.make = lambda steps: Peer("lockstep", ["env", *set_env, program, str(path), "--steps",
                                                     str(steps)])
-        self.rates, self.cpu_s = [], []
+        self.rates, self.cpu_s, self.epochs = [], [], 1
         self.start(min(4, steps_most))
         rate = self.ask(0)
         self.peer.stop()
-        self.start(max(1, min(round(ROUND_S * rate / batch), steps_most)))
+        wanted = max(1, round(ROUND_S * rate / batch))
+        self.start(min(wanted, steps_most))
+        if wanted > steps_most:  # the data of an epoch are too few, or the first rate was too low
+            wanted = round(ROUND_S * self.ask(0) / batch)
+        self.epochs = max(1, round(wanted / self.steps))
+        self.steps *= self.epochs
 
     def start(self, steps):
         self.peer, self.steps = self.make(steps), steps
@@ -248,13 +259,16 @@ class Lockstep(Form):
             sys.exit("Lockstep does not run")
 
     def ask(self, _):
-        self.peer.round()
-        return self.peer.rates[-1]
+        for _ in range(self.epochs):
+            self.peer.round()
+        return statistics.harmonic_mean(self.peer.rates[-self.epochs:])
 
 
 def torch_forms(torches, path, config):
-    """Chooses the forms of PyTorch that are measured. Two processes are tried with the better layout
-    only, for an even number of rows, and compiled only if they are about as fast as one process when not compiled."""
+    """Chooses the forms of PyTorch that are measured. Two processes (for an even number of rows), and one
+    thread, are tried with the better layout only, and compiled only if they are about as fast as two threads when not
+    compiled."""
+    two_threads, two_processes, one_thread = torches
     images = "conv2d" in json.dumps(config["model"])
     layouts = ["channels_last", "contiguous"] if images else ["contiguous"]
     rates = {}
@@ -265,12 +279,13 @@ def torch_forms(torches, path, config):
         say(f"  {made.name}: {rates[made]:,.0f}")
         return rates[made]
 
-    eager = max(try_out(torches[0], "eager", layout) for layout in layouts)
+    eager = max(try_out(two_threads, "eager", layout) for layout in layouts)
     for layout in layouts:
-        try_out(torches[0], "compiled", layout)
+        try_out(two_threads, "compiled", layout)
     better = max(rates, key=rates.get).words.split()[1]
-    if config["batch_size"] % 2 == 0 and try_out(torches[1], "eager", better) >= BEHIND * eager:
-        try_out(torches[1], "compiled", better)
+    for peer in [two_processes, one_thread] if config["batch_size"] % 2 == 0 else [one_thread]:
+        if try_out(peer, "eager", better) >= BEHIND * eager:
+            try_out(peer, "compiled", better)
     best = max(rates.values())
     if best == 0:
         sys.exit("PyTorch runs in no form")
@@ -304,17 +319,17 @@ def measure(args, folder, case, instruction_set, torches):
     return out
 
 
-def start_torch(python, processes, env):
-    name = "2 threads" if processes == 1 else f"{processes} processes"
-    env = env | {"TORCHINDUCTOR_CACHE_DIR": str(ROOT / f"bench/out/inductor-{len(env)}-{processes}")}
+def start_torch(python, name, processes, threads, env):
+    env = env | {"TORCHINDUCTOR_CACHE_DIR": str(ROOT / f"bench/out/inductor-{len(env)}-{processes}-{threads}")}
     peer = Peer(name, ["env", *(f"{key}={value}" for key, value in env.items()), python,
-                       str(ROOT / "bench/peers/net_torch.py"), str(processes)])
+                       str(ROOT / "bench/peers/net_torch.py"), str(processes), str(threads)])
     peer.launch()
     return peer
 
 
 def measure_set(args, folder, instruction_set):
-    torches = [start_torch(args.python, n, SETS[instruction_set][1]) for n in (1, 2)]
+    torches = [start_torch(args.python, *form, SETS[instruction_set][1])
+               for form in (("2 threads", 1, 2), ("2 processes", 2, 1), ("1 thread", 1, 1))]
     try:
         return [measure(args, folder, case, instruction_set, torches) for case in cases(args.part)
                 if not args.only or any(word in case[0] for word in args.only)]

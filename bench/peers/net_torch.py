@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Measures training rates of small networks in PyTorch on the CPU: see torch_rounds.py.
+"""Measures training rates of networks in PyTorch on the CPU: see torch_rounds.py.
+
+    net_torch.py PROCESSES THREADS          THREADS of each process
 
 Each line on standard input is a round of one network in one form,
 
@@ -30,20 +32,25 @@ def pair(value):
     return tuple(value) if isinstance(value, list) else (value, value)
 
 
+KNOWN = {"type", "name", "from", "with", "out", "kernel", "stride", "padding", "groups", "bias", "scale"}
+
+
 def module(layer, shape):
     """The module of a layer whose input has this shape, the rows included."""
     kind, window = layer["type"], {}
+    if unknown := layer.keys() - KNOWN:
+        raise ValueError(f"a layer has {', '.join(unknown)}, which this program does not know")
     if "kernel" in layer:
         window = {"kernel_size": pair(layer["kernel"]), "padding": pair(layer.get("padding", 0))}
         window["stride"] = pair(layer.get("stride", 1 if kind == "conv2d" else layer["kernel"]))
     norm = nn.BatchNorm2d if len(shape) == 4 else nn.BatchNorm1d
     make = {"conv2d": lambda: nn.Conv2d(shape[1], layer["out"], bias=layer.get("bias", True),
                                         groups=layer.get("groups", 1), **window),
-            "dense": lambda: nn.Linear(shape[1], layer["out"]),
+            "dense": lambda: nn.Linear(shape[1], layer["out"], bias=layer.get("bias", True)),
             "max_pool": lambda: nn.MaxPool2d(**window), "avg_pool": lambda: nn.AvgPool2d(**window),
             "global_avg_pool": lambda: nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten()),
             "batch_norm": lambda: norm(shape[1]), "layer_norm": lambda: nn.LayerNorm(shape[1:]),
-            "upsample": lambda: nn.Upsample(scale_factor=layer["scale"]), "flatten": nn.Flatten,
+            "upsample": lambda: nn.Upsample(scale_factor=layer.get("scale", 2)), "flatten": nn.Flatten,
             "relu": lambda: nn.ReLU(inplace=True), "tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "gelu": nn.GELU,
             "add": Add, "concat": Concat}
     return make[kind]()
@@ -120,7 +127,9 @@ class Forms:
     def batches(self, config, layout):
         """This process's part of the first dozen minibatches, which are used again and again."""
         batch, rows = config["batch_size"], config["batch_size"] // self.processes
-        x, y = (np.load(config["data"][name], mmap_mode="r")[:12 * batch] for name in "xy")
+        x, y = (np.load(config["data"][name], mmap_mode="r") for name in "xy")
+        whole = min(12, len(x) // batch) * batch
+        x, y = x[:whole], y[:whole]
         x, y = (a.astype(np.float32) / 255 if a.dtype == np.uint8 else np.array(a) for a in (x, y))
         y = y.astype(np.int64) if y.dtype == np.int32 else y.reshape(len(y), -1)
         x, y = (torch.from_numpy(a).split(rows)[self.rank::self.processes] for a in (x, y))
@@ -159,11 +168,11 @@ class Forms:
 
 
 def main():
-    processes = int(sys.argv[1])
+    processes, threads = (int(word) for word in sys.argv[1:])
     torch_rounds.keep_freed_memory()
     meeting = tempfile.mktemp(prefix="net-torch.")  # made by PyTorch
     rank, rounds, others, pids = torch_rounds.fork_ranks(processes)
-    torch.set_num_threads(2 // processes)
+    torch.set_num_threads(threads)
     forms = Forms(rank, processes, meeting)
     for line in rounds:
         for pipe in others:

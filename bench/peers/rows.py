@@ -130,8 +130,8 @@ def line_of(rounds, args):
     ratios = [b / a for a, b in zip(ours, theirs)]
     cells = [f"{statistics.median(ours):.1f}", f"{statistics.median(theirs):.1f}",
              f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"]
-    for column, faster in zip(more, [True] * args.avx2 + [False]):
-        ratio = statistics.median(a / b if faster else b / a for a, b in zip(ours, column))
+    for column, is_avx2 in zip(more, [True] * args.avx2 + [False]):
+        ratio = statistics.median(a / b if is_avx2 else b / a for a, b in zip(ours, column))
         cells += [f"{statistics.median(column):.1f}", f"{ratio:.2f}"]
     return " | ".join(cells) + " |"
 

@@ -101,10 +101,13 @@ class Peer:
         self.other_pids = answer.get("other_pids", self.other_pids)
         return answer
 
+    def pids(self):
+        """The ids of its processes."""
+        return [self.process.pid, *self.other_pids]
+
     def proc(self, name):
         """The texts of a file of /proc for each of its processes."""
-        return [Path(f"/proc/{pid}/{name}").read_text()
-                for pid in (self.process.pid, *self.other_pids)]
+        return [Path(f"/proc/{pid}/{name}").read_text() for pid in self.pids()]
 
     def cpu_seconds(self):
         """User and system time that its processes have used so far."""

@@ -76,7 +76,7 @@ def distributed(model, rank, processes, meeting):
     if not distributed.is_initialized():
         distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank,
                                        world_size=processes)
-    return nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+    return nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True, broadcast_buffers=False)
 
 
 def minibatches(args, rank):

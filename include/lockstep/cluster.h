@@ -85,7 +85,9 @@ typedef struct ls_trainer_cluster {
     /* Number of processes that a launcher (such as mpirun) has started, if the caller knows it; 0:
      * unknown. If the config's cluster.transport is "auto", no transport is set and this number is
      * at least 2, the trainer uses the transport "mpi". With "auto" and a smaller number the
-     * process trains alone. */
+     * process trains alone. If this number is at least 2 and ls_trainer_open fails before it has
+     * joined the others, it joins them to tell them why. It then waits up to two minutes for those
+     * that have not come, and MPI is finalized if this library had started it. */
     int launched;
     const ls_transport *transport; /* a transport of the program's own */
     const void *place;             /* value of ls_wire_options.place for that transport */

@@ -411,7 +411,8 @@ static void poll_wire(ls_cluster *c, uint64_t timeout_ns)
     if (count < 0)
         ls_watch_note_wire(c, count, &why);
     /* A member that leaves at once has sent its header, with the name of its host, before. So
-     * control messages are handled after headers that have ended at the same time. */
+     * control messages are handled after headers that have ended in the same poll. (A poll that
+     * ends AT_ONCE transfers may leave such a header to the next one.) */
     for (int control = 0; control < 2; control++)
         for (int i = 0; i < count; i++)
             if ((((ls_request *)ended[i])->kind == LS_REQUEST_CONTROL_IN) == (control != 0))

@@ -437,7 +437,6 @@ static void one_that_fails_before_it_joins_tells_the_others(void **state)
     (void)state;
     others_learn(NULL, "its disk is gone", LS_EABORTED, "its disk is gone");
     others_learn("epochs=none", NULL, LS_ECONFIG, "epochs");
-    others_learn("cluster.transport=none", "its disk is gone", LS_EABORTED, "its disk is gone");
 }
 
 static void more_hosts_than_shards_are_refused(void **state)
