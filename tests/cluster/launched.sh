@@ -34,10 +34,19 @@ refuses SLURM_STEP_NUM_TASKS absent
 # A process that fails must not let the others wait for it, whether it has joined them or not. It says what is wrong, and they
 # end and name its host. The time limit is shorter than the time for which a process waits for one that does not come (OPEN_NS).
 
+# The program with a file for its output, because lines of two processes can mix in one.
+cat >"$work/apart" <<'TEXT'
+#!/bin/sh
+exec "${0%/*}/trainer" "$@" >"${0%/*}/own.$$" 2>&1
+TEXT
+chmod +x "$work/apart"
+
 # two ARGUMENTS… : ARGUMENTS…: starts two processes with MPI. Their output is in $work/out.
 two() {
     got=0
-    timeout 60 mpirun --allow-run-as-root --oversubscribe --bind-to none --enable-recovery -np 1 "$work/trainer" "$@" >"$work/out" 2>&1 || got=$?
+    rm -f "$work"/own.*
+    timeout 60 mpirun --allow-run-as-root --oversubscribe --bind-to none --enable-recovery -np 1 "$work/apart" "$@" >"$work/own.mpirun" 2>&1 || got=$?
+    cat "$work"/own.* >"$work/out"
 }
 # says OWN TOLD: one of the two has printed OWN, and the other TOLD after the name of the host; both have ended.
 says() {
@@ -52,7 +61,7 @@ says() {
 beside() {
     own=$1 told=$2
     shift 2
-    two "$work/c.json" --devices cpu:1 --quiet : -np 1 "$work/trainer" "$@" --quiet
+    two "$work/c.json" --devices cpu:1 --quiet : -np 1 "$work/apart" "$@" --quiet
     says "$own" "$told"
 }
 beside_others() {
@@ -66,10 +75,10 @@ beside_others() {
     echo "no library" >"$work/liblockstep-cuda.so"
     beside "cuda" "cuda" "$work/c.json" --devices cuda:0
     rm "$work/liblockstep-cuda.so"
-    two "$work/c.json" --devices cpu:1 --quiet --set "run_dir=$work/c.json/run" : -np 1 "$work/trainer" "$work/c.json" --devices cpu:1 --quiet
+    two "$work/c.json" --devices cpu:1 --quiet --set "run_dir=$work/c.json/run" : -np 1 "$work/apart" "$work/c.json" --devices cpu:1 --quiet
     says "c.json/run" "c.json/run"
     # Processes that train each for itself wait for none.
-    two "$work/c.json" --devices cpu:1 --set cluster.transport=none : -np 1 "$work/trainer" "$work/missing.json" --set cluster.transport=none
+    two "$work/c.json" --devices cpu:1 --set cluster.transport=none : -np 1 "$work/apart" "$work/missing.json" --set cluster.transport=none
     if [ $got -ne 0 ] || ! grep -q "^trainer: .*missing.json: no such file" "$work/out" || ! grep -q "^test acc" "$work/out"; then
         echo "FAILED: beside a process that trains for itself: $got:"
         cat "$work/out"
